@@ -118,7 +118,7 @@ async def test_overlapping_snapshots_share_no_position():
     registry, opened = await _opened(storage, clock)
     await settle()
     assert (opened.recovered_count, opened.bucket_count) == (15, 3)
-    registry.host(KEY)._core.check()
+    registry.host(KEY)._gate.core.check()
     assert await _content(storage) == ([first, second, third], [first, second, third])
     await elapse(clock, 1_100_000)
     delivery = await registry.host(KEY).poll(opened.epoch, max_count=100, wait_ms=0, lease_ms=0)

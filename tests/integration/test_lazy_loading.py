@@ -64,7 +64,7 @@ async def test_opening_a_million_reads_and_keeps_what_is_nearly_due(tmp_path) ->
     await registry.start()
     tracemalloc.start()
     opened = await registry.open(KEY, owner="test", mark_delete=None)
-    while registry.host(KEY).stats().loaded_count == 0 or registry.host(KEY)._runner.in_flight_count:
+    while registry.host(KEY).stats().loaded_count == 0 or registry.host(KEY)._gate.runner.in_flight_count:
         await settle()
     gc.collect()
     kept_bytes, _ = tracemalloc.get_traced_memory()

@@ -204,7 +204,7 @@ async def test_one_of_five_buckets_is_no_good(tmp_path, damage: str) -> None:
         for _ in range(2):  # at the start, and once more if a loss is found later
             host.add(epoch, indexes(0, *((ledger, entry, at_ms) for at_ms, ledger, entry in replay)))
             await elapse(clock, max(0, due_ms - 1 - clock.now_ms()))
-            await until(lambda: not host._runner.in_flight_count)
+            await until(lambda: not host._gate.runner.in_flight_count)
             assert rows(await host.poll(epoch, max_count=99, wait_ms=0, lease_ms=0)) == []
             if not host.replay_required:
                 break

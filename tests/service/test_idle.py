@@ -10,7 +10,7 @@ from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.telemetry.line_budget import MINUTE_MS
-from delayed_tracker.service.trackers.host import TrackerHost
+from delayed_tracker.service.trackers.gate import TrackerGate
 from delayed_tracker.storage.memory import MemoryStorage
 from tests.service.harness.shell import elapse, make_registry
 
@@ -24,13 +24,13 @@ DAY_MS = 86_400_000
 def test_idle_trackers_cost_some_kilobytes_each_and_no_wake_up(monkeypatch, count, bytes_max):
     """Open trackers without work for a day of virtual time have no timer, no wake-up and no waiting task."""
     woken = []
-    wake = TrackerHost.wake
+    wake = TrackerGate.wake
 
-    def noted(host):
-        woken.append(host)
-        wake(host)
+    def noted(gate):
+        woken.append(gate)
+        wake(gate)
 
-    monkeypatch.setattr(TrackerHost, "wake", noted)
+    monkeypatch.setattr(TrackerGate, "wake", noted)
     # The debug mode of the event loop is off: it keeps a stack for every task and every timer.
     asyncio.run(_idle(count, bytes_max), debug=False)
     assert woken == []

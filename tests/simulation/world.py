@@ -114,7 +114,7 @@ class World:
         self.crash_count += 1
         self.count_effects()
         for host in self.registry.hosts():
-            host.state = HostState.CLOSED
+            host._gate.state = HostState.CLOSED
         # A cancelled task may begin another as it ends; with a clock that stands still that would wait forever.
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in tasks:
@@ -365,7 +365,7 @@ class World:
     def audit(self):
         for poll in [poll for poll in self.polls if poll.done()]:
             self.polls.remove(poll)
-        check_unseen(self.host._core)
+        check_unseen(self.host._gate.core)
         stats = self.host.stats()
         came = stats.added_count + stats.recovered_count
         went = stats.acked_count + stats.handed_off_count + stats.trimmed_count + stats.refused_as_due_count

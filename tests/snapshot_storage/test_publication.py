@@ -46,7 +46,7 @@ async def _stored_ids(storage):
 async def test_a_lost_answer_is_undone_at_once_though_the_epoch_has_moved_on(storage):
     """The write was applied, its answer was lost, and a clear raised the epoch on record in between."""
     claim = MovingClaim()
-    publication = Publication(storage, *TRACKER, writer="tests", claim=claim)
+    publication = Publication(storage, TRACKER, writer="tests", claim=claim)
     old = await _created(publication, claim)
     await publication.publish([old], epoch=1)
     new = await _created(publication, claim)
@@ -62,21 +62,22 @@ async def test_a_lost_answer_is_undone_at_once_though_the_epoch_has_moved_on(sto
         await publication.publish([new], remove=[old.bucket_id], replaced=[old], epoch=1)
     assert [entry.bucket_id for entry in (await storage.inner.list(*TRACKER)).entries] == [old.bucket_id]
     assert await _stored_ids(storage) == [old.bucket_id]
-    assert (publication.debris, publication.restorable) == ({}, {})
+    assert publication.undoing == {}
 
 
 async def test_each_attempt_records_the_mark_delete_position_of_its_time(storage):
     """A repetition does not record a position from before the outage."""
     claim = MovingClaim()
 
-    async def twice(operation):
-        try:
-            return await operation()
-        except StorageUnavailable:
-            claim.mark_delete = Position(7, 7)
-            return await operation()
+    class Twice(Publication):
+        async def attempt(self, operation):
+            try:
+                return await operation()
+            except StorageUnavailable:
+                claim.mark_delete = Position(7, 7)
+                return await operation()
 
-    publication = Publication(storage, *TRACKER, writer="tests", claim=claim, attempt=twice)
+    publication = Twice(storage, TRACKER, writer="tests", claim=claim)
     storage.before["replace"] = failing(StorageUnavailable("down"))
     await publication.publish([await _created(publication, claim)], epoch=1)
     assert (await storage.inner.list(*TRACKER)).mark_delete == Position(7, 7)
@@ -91,7 +92,7 @@ async def test_a_conflict_is_noted_before_the_snapshots_are_deleted(storage):
         def fenced(self, epoch, error):
             seen.append((epoch, type(error), list(storage.calls)))
 
-    publication = Noting(storage, *TRACKER, writer="tests", claim=claim)
+    publication = Noting(storage, TRACKER, writer="tests", claim=claim)
     entry = await _created(publication, claim)
     await storage.inner.replace(*TRACKER, remove=[], add=[], epoch=2, writer="other", mark_delete=BEFORE_ALL)
     with pytest.raises(SnapshotConflict):

@@ -17,19 +17,6 @@ from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
 Answer = TypeVar("Answer")
 
 
-class Attempt(Protocol):
-    """Retry policy for operations of the storage that may be repeated."""
-
-    async def __call__(self, operation: Callable[[], Awaitable[Answer]], /) -> Answer:
-        """Perform the operation, and repeat it where the policy says so."""
-        ...
-
-
-async def once(operation: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Perform an operation without a retry."""
-    return await operation()
-
-
 def bucket_key(first: Position, last: Position) -> str:
     """Return the key of a bucket with these positions, in Pulsar's format."""
     return f"#pulsar.internal.delayed.bucket_{first.ledger_id}_{last.ledger_id}"
@@ -87,34 +74,34 @@ class Publication:
 
     Args:
         storage: keeps snapshots and catalogue.
-        topic: of the tracker.
-        cursor: of the tracker.
+        tracker: topic and cursor.
         writer: name of this process in the catalogue.
         claim: epoch and mark-delete position of now.
-        attempt: retry policy of catalogue writes and deletions.
     """
 
-    __slots__ = ("_attempt", "_claim", "_key", "_storage", "_writer", "debris", "restorable")
+    __slots__ = ("_claim", "_storage", "_tracker", "_writer", "undoing")
 
-    def __init__(
-        self, storage: SnapshotStore, topic: str, cursor: str, *, writer: str, claim: Claim, attempt: Attempt = once
-    ) -> None:
+    def __init__(self, storage: SnapshotStore, tracker: tuple[str, str], *, writer: str, claim: Claim) -> None:
         self._storage = storage
-        self._key = (topic, cursor)
+        self._tracker = tracker
         self._writer = writer
         self._claim = claim
-        self._attempt = attempt
-        # A dictionary without values: an empty set takes three times the memory of an empty dictionary.
-        self.debris: dict[int, None] = {}
-        """Ids of buckets that an undone write may have left in the catalogue."""
-        self.restorable: dict[int, CatalogueEntry] = {}
-        """Entries, by bucket id, that an undone write may have removed from the catalogue."""
+        # A dictionary, which takes little memory while it is empty: there are tens of thousands of idle trackers.
+        self.undoing: dict[int, CatalogueEntry | None] = {}
+        """Buckets that the next catalogue write restores, by id; None for those that it removes.
+
+        An undone write may have removed the former and added the latter.
+        """
+
+    async def attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Perform a catalogue write or a deletion; a subclass may repeat it."""
+        return await operation()
 
     async def create(
         self, metadata: bytes, segments: AsyncIterator[bytes], first: Position, last: Position, *, epoch: int
     ) -> int:
         """Store a snapshot that no catalogue entry names yet, without a retry, and return its bucket id."""
-        topic, cursor = self._key
+        topic, cursor = self._tracker
         return await self._storage.create_bucket_snapshot(
             metadata, segments, bucket_key=bucket_key(first, last), topic=topic, cursor=cursor, epoch=epoch
         )
@@ -160,8 +147,8 @@ class Publication:
         The epoch of now is recorded: that of the snapshots may be fenced meanwhile. If the storage fails again, the
         next catalogue write completes the undo.
         """
-        self.debris.update(dict.fromkeys(bucket_ids))
-        self.restorable.update((entry.bucket_id, entry) for entry in replaced)
+        self.undoing.update(dict.fromkeys(bucket_ids))
+        self.undoing.update((entry.bucket_id, entry) for entry in replaced)
         try:
             await self.replace(remove=(), add=(), epoch=self._claim.epoch)
         except StorageError:
@@ -173,28 +160,28 @@ class Publication:
 
         A repetition is harmless: the buckets to add are removed first.
         """
-        debris = sorted(self.debris)
-        restored = [entry for bucket_id, entry in self.restorable.items() if bucket_id not in remove]
-        await self._attempt(
+        undone = dict(self.undoing)
+        removed = sorted(bucket_id for bucket_id, entry in undone.items() if entry is None)
+        restored = [entry for entry in undone.values() if entry is not None and entry.bucket_id not in remove]
+        await self.attempt(
             lambda: self._storage.replace(
-                *self._key,
-                remove=[*remove, *debris],
+                *self._tracker,
+                remove=[*remove, *removed],
                 add=[*restored, *add],
                 epoch=epoch,
                 writer=self._writer,
                 mark_delete=self._claim.mark_delete,
             )
         )
-        for bucket_id in debris:
-            self.debris.pop(bucket_id, None)
-        self.restorable.clear()
+        for bucket_id in undone:
+            self.undoing.pop(bucket_id, None)
 
     async def delete(self, bucket_ids: Sequence[int]) -> int:
         """Delete snapshots that no catalogue entry names. Returns the number of those that remain, to be swept later."""
         left_count = 0
         for bucket_id in bucket_ids:
             try:
-                await self._attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
+                await self.attempt(partial(self._storage.delete_bucket_snapshot, bucket_id))
             except StorageError:
                 left_count += 1
         return left_count

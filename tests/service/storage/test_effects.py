@@ -420,7 +420,6 @@ async def test_a_conflict_deletes_the_object_at_once(opened, clock, storage):
     """A store that the catalogue refuses leaves no orphan."""
     host, epoch = opened
     storage.before["replace"] = failing(SnapshotConflict("newer epoch"))
-    host.owner = "tests"
     _seal_one(host, epoch, clock)
     await settle()
     assert await _stored_ids(storage) == []

@@ -145,7 +145,7 @@ async def test_a_snapshot_that_is_being_stored_does_not_survive_the_exchange(ser
     assert answer.replaced_count == 6
     assert len((await catalogued(service)).entries) == 2
     assert len(await stored_ids(service)) == 2
-    service.registry.host(KEY)._core.check()
+    service.registry.host(KEY)._gate.core.check()
 
 
 # -- storage that fails ----------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ async def test_an_import_takes_the_place_of_everything(service, two):
     assert (stats.owner, stats.cleared_count, stats.recovered_count, stats.trimmed_count) == ("importer", 7, 12, 0)
     verified = await service.stub.VerifySnapshots(pb.VerifySnapshotsRequest(tracker=REF))
     assert [list(verdict.problems) for verdict in verified.snapshots] == [[], []]
-    service.registry.host(KEY)._core.check()
+    service.registry.host(KEY)._gate.core.check()
 
 
 async def test_what_was_imported_is_delivered(service, two):

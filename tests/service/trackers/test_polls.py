@@ -230,7 +230,7 @@ async def test_a_poll_called_and_fenced_at_once_is_told_so(opened, clock, regist
     await settle()
     host.add(epoch, indexes(clock.now_ms(), (1, 0, 10)))
     clock.advance(10)
-    host._polls.end_all(lambda: PollEnded(KEY, "FENCED"))
+    host._gate.polls.end_all(lambda: PollEnded(KEY, "FENCED"))
     await settle()
     with pytest.raises(PollEnded):
         poll.result()

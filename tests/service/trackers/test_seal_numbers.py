@@ -126,11 +126,11 @@ async def test_a_file_of_before_seal_numbers_recovers_as_it_did(tmp_path):
     assert recovered.recovered_count == 3
     host.add(recovered.epoch, indexes(0, *((9, entry, FAR_MS) for entry in range(5))))
     host.seal(recovered.epoch)
-    await until(lambda: not host._runner.in_flight_count)
+    await until(lambda: not host._gate.runner.in_flight_count)
     found = await registry.storage.list(*key)
     assert [(entry.bucket_id, entry.seal_number) for entry in found.entries] == [(1, 1), (2, 2), (3, None), (5, 3)]
     await elapse(clock, 989_999)
-    await until(lambda: not host._runner.in_flight_count)
+    await until(lambda: not host._gate.runner.in_flight_count)
     assert rows(await host.poll(recovered.epoch, max_count=9, wait_ms=0, lease_ms=0)) == []
     await elapse(clock, 1)
     assert rows(await host.poll(recovered.epoch, max_count=9, wait_ms=0, lease_ms=0)) == [(1, 0)]

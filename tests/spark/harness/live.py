@@ -50,9 +50,9 @@ async def live_catalogue(
     groups: set[tuple[int, ...]] = set()
     for start in range(0, len(indexes), batch):
         host.add(opened.epoch, indexes.take(slice(start, start + batch)))
-        while host._runner.in_flight_count:
+        while host._gate.runner.in_flight_count:
             await asyncio.sleep(0)
-            groups |= host._core._merger._too_large  # the merger forgets them with their buckets
+            groups |= host._gate.core._merger._too_large  # the merger forgets them with their buckets
             ranges |= {entry.bucket_id: (entry.first, entry.last) for entry in (await storage.list(*key)).entries}
     too_large = {(ranges[group[0]][0], ranges[group[-1]][1]) for group in groups}
     await registry.close()

@@ -103,7 +103,7 @@ class StorageCommit(OwnedStorage):
             return Committed(state.epoch, len(old), unchanged=True)
         epoch = state.epoch + 1
         claim = FixedClaim(epoch, tracker.mark_delete)
-        publication = Publication(storage, *key, writer=self._writer, claim=claim)
+        publication = Publication(storage, key, writer=self._writer, claim=claim)
         entries = await self._create_all(publication, tracker, epoch, state.last_seal_number)
         await publication.publish(entries, remove=sorted(old), replaced=state.entries, epoch=epoch)
         self._epochs[key] = epoch

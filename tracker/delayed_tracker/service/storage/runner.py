@@ -140,7 +140,7 @@ class EffectRunner:
     @property
     def debris(self) -> frozenset[int]:
         """Ids of buckets that the core does not have and the catalogue may still name."""
-        return frozenset(self.writer.debris)
+        return frozenset(bucket_id for bucket_id, entry in self.writer.undoing.items() if entry is None)
 
     def run(self, effects: Sequence[Effect]) -> None:
         """Take over effects, each of which will be reported. Never blocks."""
@@ -154,7 +154,7 @@ class EffectRunner:
         self.writer.finishing = True
         while self._tasks:
             await asyncio.wait(self._tasks)
-        if self.writer.debris or self.writer.restorable:
+        if self.writer.undoing:
             async with self.catalogue_turn:
                 with suppress(StorageError):  # Recovery copes with it: each of its snapshots is whole.
                     await self.writer.drop((), epoch=self._results.epoch)

@@ -5,16 +5,18 @@ catalogue write.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.storage.checkpoint import checkpointed
 from delayed_tracker.service.storage.effect_results import EffectResults
-from delayed_tracker.service.telemetry.failures import FENCED
+from delayed_tracker.service.telemetry.failures import CHECKPOINT_FAILED, FENCED
 from delayed_tracker.storage.errors import SnapshotConflict, StorageError
 from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.publication import Publication, catalogue_entry
@@ -25,17 +27,17 @@ Answer = TypeVar("Answer")
 class SnapshotWriter(Publication):
     """Publication of an open tracker: with the retries, counters and log lines of the service."""
 
-    __slots__ = ("_access", "_counters", "_results", "_tracker", "finishing", "turn")
+    __slots__ = ("_access", "_counters", "_key", "_results", "finishing", "turn")
 
     def __init__(
         self, key: TrackerKey, access: StorageAccess, *, results: EffectResults, counters: EffectCounters
     ) -> None:
-        super().__init__(access.storage, *key, writer=access.writer, claim=results, attempt=self.attempt)
+        super().__init__(access.storage, key, writer=access.writer, claim=results)
         self.turn = asyncio.Lock()
         """Lock for every write to this tracker's catalogue, together with the steps that must follow it."""
         self.finishing = False
         """True if no operation is retried from now on."""
-        self._tracker = key
+        self._key = key
         self._access = access
         self._results = results
         self._counters = counters
@@ -46,7 +48,7 @@ class SnapshotWriter(Publication):
 
     def failed(self, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object) -> None:
         """Log a failure with these fields."""
-        self._access.failures.failed(self._tracker, event, error, retried=retried and not self.finishing, **fields)
+        self._access.failures.failed(self._key, event, error, retried=retried and not self.finishing, **fields)
 
     def fenced(self, epoch: int, error: SnapshotConflict) -> None:
         """Report to the core, and log if necessary, that the catalogue has a newer epoch.
@@ -99,6 +101,37 @@ class SnapshotWriter(Publication):
         present = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
         await self.publish(entries, remove=present, replaced=state.entries, epoch=epoch)
         return state.entries
+
+    async def record_consumed(self, remaining: Mapping[int, PositionBitmap], gone: Collection[int]) -> None:
+        """Record the consumed positions of each bucket, and remove deleted buckets from the catalogue, in one write.
+
+        It is tried once. A failure is logged and counted: these positions are tracked and delivered again.
+
+        Args:
+            remaining: for each bucket id, the positions that are still tracked.
+            gone: ids of buckets that the core has deleted.
+        """
+        if not remaining and not gone:
+            return
+        try:
+            async with self.turn:
+                known = await self._storage.list(*self._tracker)
+                checkpoint = await self._access.offload(checkpointed, known.entries, remaining)
+                self._counters.summaries_unreadable += len(checkpoint.unreadable)
+                moved = checkpoint.moved
+                ids = [entry.bucket_id for entry in known.entries if entry.bucket_id in gone]
+                if moved or ids:
+                    await self._storage.replace(
+                        *self._tracker,
+                        remove=ids + [entry.bucket_id for entry in moved],
+                        add=moved,
+                        epoch=self._results.epoch,
+                        writer=self._writer,
+                        mark_delete=self._results.mark_delete,
+                    )
+        except StorageError as error:
+            self._access.failures.failed(self._key, CHECKPOINT_FAILED, error, retried=False)
+            self._counters.checkpoints_failed += 1
 
     async def delete(self, bucket_ids: Sequence[int]) -> int:
         """Delete snapshots that no catalogue entry names, and count those that remain."""

@@ -3,24 +3,30 @@
 A step checks the state and the epoch, calls the core, passes the core's effects to the runner, arms the next wake-up
 and calls the first waiting poll. Nothing awaits inside the gate, so the steps of a core never overlap.
 
+    RECOVERING --open()--> READY --close()--> CLOSED
+
 An unexpected error (a bug, or no memory) may leave the core half changed. The gate then gives up the core: it is not
 called again, and nothing of it is recorded. The next open recovers the stored state, as after a crash.
 """
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
 
 from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effect_results import EffectResult
+from delayed_tracker.core.engine.effects import DeleteSnapshots, MergeSnapshots
 from delayed_tracker.core.inspect.numbers import EVENTS, NOTHING_COUNTED
+from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvariantViolation
 from delayed_tracker.core.values.instant import Instant, Wakeup
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.clock import Clock
-from delayed_tracker.service.errors import Fenced, Recovering, TrackerBroken, TrackerKey, TrackerNotOpen
+from delayed_tracker.service.errors import Fenced, Recovering, ServiceError, TrackerBroken, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.instruments.instruments import Instruments
 from delayed_tracker.service.instruments.tracker_rows import NO_ROW, TrackerRows
 from delayed_tracker.service.limits import ServiceLimits
@@ -61,51 +67,91 @@ class Shared:
     """Called when the core of an open tracker was given up."""
 
 
-class HostGate:
-    """Base of a host: state, core, and the gate for every step of an open tracker."""
+class TrackerGate:
+    """State and core of one tracker. Takes the results of the tracker's effects (``EffectResults``)."""
 
     __slots__ = (
-        "_account",
         "_awaiting_durable",
         "_broken",
         "_core",
-        "_durable_epoch",
         "_load_share",
-        "_polls",
         "_replay_told_epoch",
-        "_runner",
         "_shared",
         "_stepped_at_ms",
-        "_unclaimed",
         "counters",
         "key",
         "owner",
+        "polls",
         "row_place",
+        "runner",
         "state",
         "unstored",
     )
-
-    _runner: EffectRunner
-    """Created by the subclass that receives its results."""
 
     def __init__(self, key: TrackerKey, shared: Shared) -> None:
         self.key = key
         self.state = HostState.RECOVERING
         self.owner = ""
         self.row_place = NO_ROW
-        self._account = shared.rows.admit(self)
-        self.counters = self._account.counters
+        account = shared.rows.admit(self)
+        self.counters = account.counters
+        self.runner = EffectRunner(key, shared.access, shared.limits, results=self, account=account)
+        self.polls = PollQueue(shared.clock, shared.polls)
+        self.unstored = shared.unstored.share()
         self._shared = shared
         self._core: TrackerCore | None = None
         self._broken = False
-        self._polls = PollQueue(shared.clock, shared.polls)
         self._stepped_at_ms = 0  # by the wall clock; set at each step
         self._load_share = shared.load_room.budget.share()
-        self.unstored = shared.unstored.share()
         self._replay_told_epoch = 0
-        self._unclaimed = True
         # A clear waits until its epoch is recorded and these buckets are deleted.
         self._awaiting_durable: tuple[tuple[int, frozenset[int], asyncio.Future[None]], ...] = ()
+
+    # -- opening and closing -----------------------------------------------------------------------------------------
+
+    def open(self, core: TrackerCore) -> None:
+        """Take over a recovered core. From here on, steps are possible."""
+        assert self.state is HostState.RECOVERING
+        self.state = HostState.READY
+        self._core = core
+        with self.step() as (ready, now):
+            ready.load_within(self._load_share, now)
+
+    def close(self, error: Callable[[], ServiceError]) -> None:
+        """Refuse all further steps, and end every wait with an error. Results of effects are still applied."""
+        self.state = HostState.CLOSED
+        self._shared.timers.disarm(self)
+        self.end_waits(error)
+        for _, _, future in self._awaiting_durable:
+            if not future.done():
+                future.set_exception(error())
+        if (core := self.sound_core) is not None:
+            with suppress(TrackerBroken), self.guarded():
+                core.close(self.begin_step())
+
+    def end_waits(self, error: Callable[[], ServiceError]) -> None:
+        """End every waiting poll with an error, and let the adds that wait for room look again."""
+        self.polls.end_all(error)
+        self.unstored.call_all()
+
+    def retire(self) -> None:
+        """Release the tracker's row and its parts of the shared memory bounds. The gate is not used afterwards."""
+        self._shared.rows.retire(self)
+        self._load_share.close()
+        self._shared.load_room.notice(self._load_share, self)
+        self.unstored.close()
+
+    # -- looking at the core -----------------------------------------------------------------------------------------
+
+    @property
+    def core(self) -> TrackerCore | None:
+        """The core, in any state; None before it is recovered."""
+        return self._core
+
+    @property
+    def sound_core(self) -> TrackerCore | None:
+        """The core, in any state; None before it is recovered and after it was given up."""
+        return None if self._broken else self._core
 
     def now_ms(self) -> int:
         """Return the wall clock's time. It may have been set forward or back since the last call."""
@@ -115,12 +161,13 @@ class HostGate:
         """Return the present time by both clocks, which every verb of the core takes."""
         return Instant(self._shared.clock.now_ms(), int(self._shared.clock.elapsed_ms()))
 
-    def _begin_step(self) -> Instant:
+    def begin_step(self) -> Instant:
+        """Return the present time by both clocks, for one step."""
         now = self.now()
         self._stepped_at_ms = now.wall_ms
         return now
 
-    def _require_core(self, epoch: int | None = None) -> TrackerCore:
+    def require_core(self, epoch: int | None = None) -> TrackerCore:
         """Return the core if verbs may use it. With an epoch, require that it is the owner's."""
         if self.state is HostState.RECOVERING:
             raise Recovering(
@@ -144,16 +191,20 @@ class HostGate:
             return (*NOTHING_COUNTED[: -len(EVENTS)], *self._core.events())
         return self._core.numbers(self._shared.clock.now_ms())
 
-    def require_owner(self, epoch: int) -> None:
-        """Raise Fenced, Recovering or TrackerNotOpen unless this is the owner's epoch."""
-        self._require_core(epoch)
+    # -- steps ---------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _step(self, epoch: int | None = None) -> Iterator[tuple[TrackerCore, Instant]]:
-        with self._whole():
-            core = self._require_core(epoch)
+    def step(self, epoch: int | None = None) -> Iterator[tuple[TrackerCore, Instant]]:
+        """Yield the core and the time of one step; afterwards run what the step has caused.
+
+        Raises:
+            Recovering, TrackerNotOpen, Fenced: the core may not be used, or the epoch is not the owner's.
+            TrackerBroken: the core was given up.
+        """
+        with self.guarded():
+            core = self.require_core(epoch)
             try:
-                yield core, self._begin_step()
+                yield core, self.begin_step()
             except InvariantViolation:
                 raise
             except DelayedTrackerError:
@@ -163,7 +214,7 @@ class HostGate:
             self._settle(core)
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def guarded(self) -> Iterator[None]:
         """Give up the core if the block raises an unexpected error.
 
         Raises:
@@ -205,25 +256,34 @@ class HostGate:
         """Run what follows every step of the core, also a refused one: effects, wake-up, waiting polls."""
         if self._broken:
             return
-        if effects := core.take_effects():
-            self._runner.run(effects)
+        self.run_effects(core)
         if self.state is not HostState.READY:
             return
-        if self._arm(core) or self._has_news(core):
-            self._polls.call_first()
+        if self.arm(core) or self.has_news(core):
+            self.polls.call_first()
 
-    def _has_news(self, core: TrackerCore) -> bool:
+    def run_effects(self, core: TrackerCore) -> None:
+        """Pass the effects that the core has requested to the runner."""
+        if effects := core.take_effects():
+            self.runner.run(effects)
+
+    def has_news(self, core: TrackerCore) -> bool:
         """Return True if a replay is required and no poll of this epoch has reported it.
 
         Lost positions may be due already.
         """
         return core.replay_required and self._replay_told_epoch != core.epoch
 
-    def _arm(self, core: TrackerCore) -> bool:
+    def note_news_told(self, core: TrackerCore) -> None:
+        """Note that a poll reports the present news, if there is any."""
+        if core.replay_required:
+            self._replay_told_epoch = core.epoch
+
+    def arm(self, core: TrackerCore) -> bool:
         """Arm the next wake-up. Return True if a waiting poll could succeed right now."""
         when_ms, elapsed_ms = core.next_timer()
         due_now = False
-        if self._polls and (delivery_ms := core.next_delivery_ms()) is not None:
+        if self.polls and (delivery_ms := core.next_delivery_ms()) is not None:
             # Positions that are due but still being loaded need no wake-up: the result of the load calls the polls.
             due_now = delivery_ms <= self._stepped_at_ms
             if not due_now:
@@ -234,5 +294,78 @@ class HostGate:
     def wake(self) -> None:
         """Run what time alone triggers: leases expire, segments are loaded ahead, failed effects are tried again."""
         # There is no caller to receive the error. The next caller gets TrackerNotOpen.
-        with suppress(TrackerBroken), self._step() as (core, now):
+        with suppress(TrackerBroken), self.step() as (core, now):
             core.wake(now)
+
+    # -- waits for durable changes -----------------------------------------------------------------------------------
+
+    async def durable(self, epoch: int, deleting: frozenset[int]) -> None:
+        """Wait until the catalogue has this epoch and none of these buckets. Failed deletions are retried meanwhile."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        awaited = (epoch, deleting, future)
+        self._awaiting_durable = (*self._awaiting_durable, awaited)
+        try:
+            await future
+        finally:
+            self._awaiting_durable = tuple(other for other in self._awaiting_durable if other is not awaited)
+
+    def note_durable(self, epoch: int, deleted: Iterable[int]) -> None:
+        """End the waits that this epoch in the catalogue and these deletions satisfy."""
+        # A retried deletion keeps its buckets together, and a later clear takes over the buckets of an earlier one.
+        for awaited, deleting, future in self._awaiting_durable:
+            if awaited <= epoch and deleting.issubset(deleted) and not future.done():
+                future.set_result(None)
+
+    # -- results of effects (EffectResults) --------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the core."""
+        assert self._core is not None
+        return self._core.epoch
+
+    @property
+    def mark_delete(self) -> Position:
+        """Mark-delete position of the core."""
+        assert self._core is not None
+        return self._core.mark_delete
+
+    def apply(self, result: EffectResult) -> bool:
+        """Apply the result of an effect; a host that is closing still does, because what became durable stays.
+
+        A core that failed gets no results: its snapshots stay as they are, as after a crash.
+        """
+        known = True
+        with suppress(TrackerBroken), self.guarded():
+            if self._broken:
+                return True
+            core = self._core
+            assert core is not None
+            known = core.apply(result, self.begin_step())
+            if self.state is HostState.READY:
+                self._settle(core)
+            else:
+                # Snapshots that the result replaces, such as the sources of a merge, are still deleted; nothing else begins.
+                self.runner.run([effect for effect in core.take_effects() if isinstance(effect, DeleteSnapshots)])
+        return known
+
+    def still_tracked(self, effect: MergeSnapshots) -> PositionBitmap:
+        """Return the positions that the sources of a merge track now.
+
+        If the core no longer has a source (after a clear), or was given up, all its positions count as tracked.
+        """
+        assert self._core is not None
+        known = {} if self._broken else self._core.remaining({source.bucket_id for source in effect.sources})
+        tracked = PositionBitmap()
+        for source in effect.sources:
+            tracked.update(known.get(source.bucket_id, source.live))
+        return tracked
+
+    def catalogue_written(self, effect: DeleteSnapshots) -> None:
+        """Note that no crash can restore the buckets: the catalogue does not name them. Their objects may remain."""
+        self.note_durable(effect.epoch, effect.bucket_ids)
+
+    def catalogue_fenced(self, epoch: int) -> None:
+        """Handle a refused epoch. If it is the newest of this process, another process owns the tracker."""
+        if self.state is HostState.READY and epoch >= self.epoch:
+            self._shared.fenced(self.key)

@@ -1,9 +1,7 @@
 """One open tracker: its core, owner, wake-up, waiting polls and effects.
 
-Every verb goes through the gate (``gate``), and so do effect results (``host_results``). This module has the verbs, and
+Every verb goes through the tracker's gate (``gate``), and so do the results of effects. This module has the verbs, and
 the opening and closing of a tracker.
-
-    RECOVERING --ready()--> READY --begin_close()--> CLOSED
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,8 +13,8 @@ from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.engine.leases import LeaseAck
 from delayed_tracker.core.rules.recovery import RecoveryPlan
 from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.limits import TrackerKind
-from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import (
     AddOutcome,
     BucketView,
@@ -27,19 +25,19 @@ from delayed_tracker.core.values.verb_results import (
     TrackerStats,
     TrimOutcome,
 )
+from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import (
     LeasesExhausted,
     PollEnded,
     ServiceError,
     ShuttingDown,
     TrackerBroken,
+    TrackerKey,
 )
-from delayed_tracker.service.storage.checkpoint import checkpointed
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight, storing_epochs
-from delayed_tracker.service.telemetry.failures import CHECKPOINT_FAILED
-from delayed_tracker.service.trackers.gate import HostState
-from delayed_tracker.service.trackers.host_results import HostResults
-from delayed_tracker.storage.errors import SnapshotConflict, StorageError
+from delayed_tracker.service.trackers.gate import HostState, Shared, TrackerGate
+from delayed_tracker.service.trackers.unstored import UnstoredShare
+from delayed_tracker.storage.errors import SnapshotConflict
 from delayed_tracker.storage.protocol import CatalogueEntry
 
 
@@ -73,20 +71,68 @@ class Adopted:
     replaced_count: int
 
 
-class TrackerHost(HostResults):
+class TrackerHost:
     """A tracker that is open, being recovered or closing."""
 
-    __slots__ = ()
+    __slots__ = ("_gate", "_shared", "_unclaimed")
+
+    def __init__(self, key: TrackerKey, shared: Shared) -> None:
+        self._gate = TrackerGate(key, shared)
+        self._shared = shared
+        self._unclaimed = True
+
+    @property
+    def key(self) -> TrackerKey:
+        """Topic and subscription."""
+        return self._gate.key
+
+    @property
+    def state(self) -> HostState:
+        """State of the tracker."""
+        return self._gate.state
+
+    @property
+    def owner(self) -> str:
+        """Name of the owner; empty before the first open."""
+        return self._gate.owner
+
+    @property
+    def counters(self) -> EffectCounters:
+        """Counters of the tracker's effects, which may be shared with others."""
+        return self._gate.counters
+
+    @property
+    def unstored(self) -> UnstoredShare:
+        """The tracker's part of the bound on indexes that are not stored."""
+        return self._gate.unstored
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the core."""
+        return self._gate.epoch
+
+    @property
+    def mark_delete(self) -> Position:
+        """Mark-delete position of the core."""
+        return self._gate.mark_delete
+
+    def now(self) -> Instant:
+        """Return the present time by both clocks, which every verb of the core takes."""
+        return self._gate.now()
+
+    def now_ms(self) -> int:
+        """Return the wall clock's time. It may have been set forward or back since the last call."""
+        return self._gate.now_ms()
+
+    def require_owner(self, epoch: int) -> None:
+        """Raise Fenced, Recovering or TrackerNotOpen unless this is the owner's epoch."""
+        self._gate.require_core(epoch)
 
     # -- opening and closing -----------------------------------------------------------------------------------------
 
     def ready(self, core: TrackerCore) -> None:
         """Take over a recovered core. From here on, verbs are answered."""
-        assert self.state is HostState.RECOVERING
-        self.state = HostState.READY
-        self._core = core
-        with self._step() as (ready, now):
-            ready.load_within(self._load_share, now)
+        self._gate.open(core)
 
     async def claim(self, owner: str, mark_delete: Position | None) -> Opened:
         """Set the owner, under a new epoch.
@@ -100,11 +146,11 @@ class TrackerHost(HostResults):
         if self._unclaimed:
             # The recovery has recorded an epoch that no owner has yet.
             self._unclaimed = False
-            recovered_count = self._require_core().stats().recovered_count
+            recovered_count = self._gate.require_core().stats().recovered_count
         else:
             await self._raise_epoch(owner)
-        self.owner = owner
-        with self._step() as (core, now):
+        self._gate.owner = owner
+        with self._gate.step() as (core, now):
             if mark_delete is not None:
                 core.advance_mark_delete(mark_delete, now)
         return Opened(
@@ -115,12 +161,12 @@ class TrackerHost(HostResults):
         )
 
     async def _raise_epoch(self, owner: str) -> None:
-        async with self._runner.catalogue_turn:
+        async with self._gate.runner.catalogue_turn:
             access = self._shared.access
             epoch = 0
             try:
                 # Once, or again if the last owner has cleared the tracker meanwhile, which also takes an epoch.
-                while epoch <= (core := self._require_core()).epoch:
+                while epoch <= (core := self._gate.require_core()).epoch:
                     epoch = core.epoch + 1
                     fence = partial(
                         access.storage.replace, *self.key, remove=(), add=(), epoch=epoch, writer=access.writer
@@ -134,12 +180,11 @@ class TrackerHost(HostResults):
                 # Also if the storage did not answer: it may have taken the epoch, and then effects of the old epoch
                 # conflict.
                 if self.state is HostState.READY:
-                    with self._step() as (core, now):
+                    with self._gate.step() as (core, now):
                         core.begin_epoch(max(epoch, core.epoch + 1), now)
-                        self.owner = owner
-                        self._polls.end_all(lambda: PollEnded(self.key, "FENCED"))
-                        self.unstored.call_all()
-            self._note_durable(epoch, ())
+                        self._gate.owner = owner
+                        self._gate.end_waits(lambda: PollEnded(self.key, "FENCED"))
+            self._gate.note_durable(epoch, ())
 
     async def adopt(
         self,
@@ -163,10 +208,10 @@ class TrackerHost(HostResults):
         Raises:
             Fenced, TrackerNotOpen, StorageError: nothing was changed.
         """
-        writer = self._runner.writer
-        async with self._runner.catalogue_turn:
+        writer = self._gate.runner.writer
+        async with self._gate.runner.catalogue_turn:
             try:
-                core = self._require_core(epoch)
+                core = self._gate.require_core(epoch)
             except ServiceError:
                 await self.delete_objects([entry.bucket_id for entry in entries])
                 raise
@@ -174,18 +219,17 @@ class TrackerHost(HostResults):
             numbered = [replace(entry, seal_number=core.next_seal_number()) for entry in entries]
             replaced = await writer.exchange(numbered, epoch)
             try:
-                self._require_core(epoch)
+                self._gate.require_core(epoch)
             except ServiceError:
                 # The tracker was closed before the switch, and its close records consumed positions of the old buckets.
                 await writer.undo([entry.bucket_id for entry in entries], replaced)
                 raise
-            self.owner = owner
-            with self._step(epoch) as (core, now):
+            self._gate.owner = owner
+            with self._gate.step(epoch) as (core, now):
                 replaced_count = core.adopt(plan, mark_delete=mark_delete, now=now)
-                self._polls.end_all(lambda: PollEnded(self.key, "FENCED"))
-                self.unstored.call_all()
+                self._gate.end_waits(lambda: PollEnded(self.key, "FENCED"))
                 stats, deleting = core.stats(), core.undeleted()
-        await self._durable(stats.epoch, deleting)
+        await self._gate.durable(stats.epoch, deleting)
         return Adopted(
             epoch=stats.epoch,
             mark_delete=stats.mark_delete,
@@ -198,11 +242,11 @@ class TrackerHost(HostResults):
         self, metadata: bytes, segments: AsyncIterator[bytes], first: Position, last: Position, *, epoch: int
     ) -> int:
         """Store a snapshot that no catalogue entry names yet, without a retry, and return its bucket id."""
-        return await self._runner.writer.create(metadata, segments, first, last, epoch=epoch)
+        return await self._gate.runner.writer.create(metadata, segments, first, last, epoch=epoch)
 
     async def delete_objects(self, bucket_ids: Sequence[int]) -> None:
         """Delete snapshots that no catalogue names, in any state. The next recovery sweeps those that remain."""
-        await self._runner.writer.delete(bucket_ids)
+        await self._gate.runner.writer.delete(bucket_ids)
 
     @property
     def is_unclaimed(self) -> bool:
@@ -213,8 +257,6 @@ class TrackerHost(HostResults):
         """Stop answering verbs and end all waits. Effects in flight continue until :meth:`finish_close`."""
         if self.state is HostState.CLOSED:
             return
-        self.state = HostState.CLOSED
-        self._shared.timers.disarm(self)
 
         def error() -> ServiceError:
             if reason == ShuttingDown.reason:
@@ -223,70 +265,33 @@ class TrackerHost(HostResults):
                 return TrackerBroken(self.key)
             return PollEnded(self.key, reason)
 
-        self._polls.end_all(error)
-        self.unstored.call_all()
-        for _, _, future in self._awaiting_durable:
-            if not future.done():
-                future.set_exception(error())
-        if self._core is not None and not self._broken:
-            with suppress(TrackerBroken), self._whole():
-                self._core.close(self._begin_step())
+        self._gate.close(error)
 
-    def forget_memory(self) -> None:
-        """Release the tracker's parts of the shared memory bounds. The host is not used afterwards."""
-        self._load_share.close()
-        self._shared.load_room.notice(self._load_share, self)
-        self.unstored.close()
+    def retire(self) -> None:
+        """Release the tracker's row and its parts of the shared memory bounds. The host is not used afterwards."""
+        self._gate.retire()
 
     async def finish_close(self) -> None:
         """Return when every effect has ended and the consumed positions are recorded.
 
         If the core was given up, nothing is recorded.
         """
-        await self._runner.finish()
-        if self._core is not None and not self._broken:
-            gone = self._core.undeleted() | self._runner.debris
-            await self._record_consumed(self._core.remaining(), gone, self._core.epoch)
+        runner = self._gate.runner
+        await runner.finish()
+        if (core := self._gate.sound_core) is not None:
+            gone = core.undeleted() | runner.debris
+            await runner.writer.record_consumed(core.remaining(), gone)
 
     def abandon(self) -> None:
         """Cancel the effects in flight, at the end of the grace period."""
-        self._runner.abandon()
-
-    async def _record_consumed(self, remaining: dict[int, PositionBitmap], gone: frozenset[int], epoch: int) -> None:
-        """Record the consumed positions of each bucket, and remove deleted buckets from the catalogue.
-
-        Without this record, they return after a restart.
-        """
-        if not remaining and not gone:
-            return
-        access = self._shared.access
-        try:
-            async with self._runner.catalogue_turn:
-                known = await access.storage.list(*self.key)
-                checkpoint = await access.offload(checkpointed, known.entries, remaining)
-                self.counters.summaries_unreadable += len(checkpoint.unreadable)
-                moved = checkpoint.moved
-                ids = [entry.bucket_id for entry in known.entries if entry.bucket_id in gone]
-                if moved or ids:
-                    ids += [entry.bucket_id for entry in moved]
-                    await access.storage.replace(
-                        *self.key,
-                        remove=ids,
-                        add=moved,
-                        epoch=epoch,
-                        writer=access.writer,
-                        mark_delete=self.mark_delete,
-                    )
-        except StorageError as error:
-            access.failures.failed(self.key, CHECKPOINT_FAILED, error, retried=False)
-            # Nothing is lost: these positions are tracked and delivered again.
-            self.counters.checkpoints_failed += 1
+        self._gate.runner.abandon()
 
     def in_flight(self) -> SnapshotsInFlight:
         """Return the snapshots of this tracker that are in flight, in any state."""
-        if self._core is None:
+        runner, core = self._gate.runner, self._gate.core
+        if core is None:
             return SnapshotsInFlight(sweeping=True)
-        return SnapshotsInFlight(storing_epochs(self._runner.in_flight()), self._core.undeleted() | self._runner.debris)
+        return SnapshotsInFlight(storing_epochs(runner.in_flight()), core.undeleted() | runner.debris)
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 
@@ -296,15 +301,15 @@ class TrackerHost(HostResults):
         Raises:
             Overloaded: some would be new, and too many indexes are not stored yet; nothing was added.
         """
-        with self._step(epoch) as (core, now):
+        with self._gate.step(epoch) as (core, now):
             if not self.unstored.has_room and core.would_track(indexes, now):
                 raise self.unstored.refusal(self.key)
             return core.add(indexes, now)
 
     def has_room_for(self, epoch: int, indexes: IndexColumns) -> bool:
         """Return True if :meth:`add` would accept the indexes: there is room, or none of them would be new."""
-        with self._whole():
-            core = self._require_core(epoch)
+        with self._gate.guarded():
+            core = self._gate.require_core(epoch)
             return self.unstored.has_room or not core.would_track(indexes, self.now())
 
     async def poll(
@@ -328,16 +333,16 @@ class TrackerHost(HostResults):
             Overloaded, LeasesExhausted: a limit is reached; nothing was taken.
             PollEnded, ShuttingDown: the wait ended.
         """
-        self._require_core(epoch)
+        self._gate.require_core(epoch)
         # Earlier polls that wait come first.
-        if not self._polls:
+        if not self._gate.polls:
             delivery, answers = self._pop(epoch, max_count, lease_ms, abandoned)
             if answers:
                 return delivery
         if not wait_ms:
             return Delivery(IndexColumns.empty())
-        with self._polls.join(wait_ms) as waiting:
-            self._arm(self._require_core(epoch))
+        with self._gate.polls.join(wait_ms) as waiting:
+            self._gate.arm(self._gate.require_core(epoch))
             while await waiting.called():
                 delivery, answers = self._pop(epoch, max_count, lease_ms, abandoned)
                 if answers:
@@ -349,19 +354,19 @@ class TrackerHost(HostResults):
 
         See ``TrackerCore.divide``.
         """
-        with self._whole():
-            return self._require_core(epoch).divide(delivery, counts)
+        with self._gate.guarded():
+            return self._gate.require_core(epoch).divide(delivery, counts)
 
     def _pop(self, epoch: int, max_count: int, lease_ms: int, abandoned: Callable[[], bool]) -> tuple[Delivery, bool]:
         """Take due positions. Return them, and True if they answer the poll.
 
         There is no await, so a cancellation cannot come between the take and the answer.
         """
-        with self._whole():
-            core = self._require_core(epoch)
+        with self._gate.guarded():
+            core = self._gate.require_core(epoch)
             if abandoned():
                 raise PollEnded(self.key, "CANCELLED")
-            now = self._begin_step()
+            now = self._gate.begin_step()
             if lease_ms:
                 core.expire_leases(now)
                 leased_max = self._shared.limits.leased_positions_max
@@ -373,13 +378,11 @@ class TrackerHost(HostResults):
                     )
                 max_count = min(max_count, room)
             delivery = core.pop_due(max_count, now, lease_ms=lease_ms)
-            answers = len(delivery.indexes) > 0 or self._has_news(core)
-            if core.replay_required:
-                self._replay_told_epoch = core.epoch
-            # Not all of _settle: a poll that took nothing must not cause its own next call.
-            if effects := core.take_effects():
-                self._runner.run(effects)
-            self._arm(core)
+            answers = len(delivery.indexes) > 0 or self._gate.has_news(core)
+            self._gate.note_news_told(core)
+            # Not all that follows a step: a poll that took nothing must not cause its own next call.
+            self._gate.run_effects(core)
+            self._gate.arm(core)
             if len(delivery.indexes):
                 self.counters.handed_out += len(delivery.indexes)
                 self._shared.instruments.note_handed_out(
@@ -389,12 +392,12 @@ class TrackerHost(HostResults):
 
     def ack(self, epoch: int, lease_id: int, positions: PositionColumns) -> LeaseOutcome:
         """Acknowledge leased positions."""
-        with self._step(epoch) as (core, now):
+        with self._gate.step(epoch) as (core, now):
             return core.ack(lease_id, positions, now)
 
     def ack_leases(self, epoch: int, acks: Sequence[LeaseAck]) -> list[LeaseOutcome]:
         """Acknowledge positions of several leases, in order, in one step."""
-        with self._step(epoch) as (core, now):
+        with self._gate.step(epoch) as (core, now):
             return core.ack_leases(acks, now)
 
     def nack(self, epoch: int, lease_id: int, positions: PositionColumns, *, deliver_at_ms: int | None) -> LeaseOutcome:
@@ -404,7 +407,7 @@ class TrackerHost(HostResults):
             Overloaded: the new deadline would move positions from a snapshot into memory, and there is no room; they
                 stay leased.
         """
-        with self._step(epoch) as (core, now):
+        with self._gate.step(epoch) as (core, now):
             if (
                 deliver_at_ms is not None
                 and core.limits.kind is TrackerKind.BUCKET
@@ -416,23 +419,23 @@ class TrackerHost(HostResults):
 
     def extend(self, epoch: int, lease_id: int, positions: PositionColumns | None, *, lease_ms: int) -> ExtendOutcome:
         """Set a new expiry of leased positions, counted from now; None means all positions of the lease."""
-        with self._step(epoch) as (core, now):
+        with self._gate.step(epoch) as (core, now):
             return core.extend(lease_id, positions, now, lease_ms=lease_ms)
 
     def cancel(self, epoch: int, positions: PositionColumns) -> CancelOutcome:
         """Remove positions that are not leased."""
-        with self._step(epoch) as (core, now):
+        with self._gate.step(epoch) as (core, now):
             return core.cancel(positions, now)
 
     def seal(self, epoch: int) -> int:
         """Seal the mutable bucket; return the number of positions in it."""
-        with self._step(epoch) as (core, now):
+        with self._gate.step(epoch) as (core, now):
             return core.seal_now(now)
 
     def seal_open(self) -> None:
         """Seal the mutable bucket and the late positions at any size, because memory is full of them."""
-        if self.state is HostState.READY and not self._broken:
-            with suppress(TrackerBroken), self._step() as (core, now):
+        if self.state is HostState.READY and self._gate.sound_core is not None:
+            with suppress(TrackerBroken), self._gate.step() as (core, now):
                 core.seal_open(now)
 
     def to_read(self) -> TrackerCore:
@@ -441,31 +444,31 @@ class TrackerHost(HostResults):
         Raises:
             Recovering, TrackerNotOpen: there is no tracker to query.
         """
-        with self._whole():
-            return self._require_core()
+        with self._gate.guarded():
+            return self._gate.require_core()
 
     def contains(self, positions: PositionColumns) -> BoolArray:
         """Return a mask of the positions: True if the position is tracked."""
-        with self._whole():
-            return self._require_core().contains(positions)
+        with self._gate.guarded():
+            return self._gate.require_core().contains(positions)
 
     def next_delivery_ms(self) -> int | None:
         """Return the time at which the next poll would succeed, in milliseconds since 1970, UTC."""
-        return self._require_core().next_delivery_ms()
+        return self._gate.require_core().next_delivery_ms()
 
     @property
     def replay_required(self) -> bool:
         """True if positions were lost with a snapshot since the tracker was opened."""
-        return self._require_core().replay_required
+        return self._gate.require_core().replay_required
 
     @property
     def pause_reading(self) -> bool:
         """True if the dispatcher may stop reading ahead until the next delivery."""
-        return self._require_core().pause_reading(self.now_ms())
+        return self._gate.require_core().pause_reading(self.now_ms())
 
     def advance_mark_delete(self, epoch: int, position: Position) -> TrimOutcome:
         """Drop all positions up to ``position``, inclusive. A position below the present one changes nothing."""
-        with self._step(epoch) as (core, now):
+        with self._gate.step(epoch) as (core, now):
             if position == BEFORE_ALL:
                 return TrimOutcome(core.mark_delete, 0)
             return core.advance_mark_delete(position, now)
@@ -477,21 +480,20 @@ class TrackerHost(HostResults):
             epoch: the owner's.
             reset_to: the new mark-delete position if the cursor was moved.
         """
-        with self._step(epoch) as (core, now):
+        with self._gate.step(epoch) as (core, now):
             cleared_count = core.clear(now) if reset_to is None else core.reset_cursor(reset_to, now)
-            self._polls.end_all(lambda: PollEnded(self.key, "CLEARED"))
-            self.unstored.call_all()
+            self._gate.end_waits(lambda: PollEnded(self.key, "CLEARED"))
             cleared = Cleared(core.epoch, cleared_count)
             deleting = core.undeleted()
-        await self._durable(cleared.epoch, deleting)
+        await self._gate.durable(cleared.epoch, deleting)
         return cleared
 
     def stats(self) -> TrackerStats:
         """Return sizes and counters. O(1)."""
-        with self._whole():
-            return self._require_core().stats()
+        with self._gate.guarded():
+            return self._gate.require_core().stats()
 
     def buckets(self) -> list[BucketView]:
         """Return one row for each bucket."""
-        with self._whole():
-            return self._require_core().buckets()
+        with self._gate.guarded():
+            return self._gate.require_core().buckets()

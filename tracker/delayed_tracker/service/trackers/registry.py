@@ -318,8 +318,7 @@ class TrackerRegistry:
 
     def _forget(self, host: TrackerHost) -> None:
         del self._hosts[host.key]
-        self.rows.retire(host)
-        host.forget_memory()
+        host.retire()
 
     async def close_tracker(self, key: TrackerKey, epoch: int) -> None:
         """Unload a tracker; return when its effects have ended. The closing continues if the caller goes away.

@@ -25,7 +25,10 @@ _SEALING_SHARE: Final = 4
 class Sealable(Protocol):
     """Tracker whose buckets can be sealed early."""
 
-    unstored: "UnstoredShare"
+    @property
+    def unstored(self) -> "UnstoredShare":
+        """Its part of the bound."""
+        ...
 
     def seal_open(self) -> None:
         """Seal the buckets that are still filling."""
