@@ -3,7 +3,7 @@
 import textwrap
 
 from delayed_tracker.service.settings.keys import Form, Group, SettingKey
-from delayed_tracker.service.settings.settings import setting_fields
+from delayed_tracker.service.settings.settings import SETTING_KEYS
 
 _LINE_WIDTH = 118
 
@@ -25,7 +25,7 @@ def render_conf() -> str:
         blocks.append(_comment(f"---- {group.value} ----"))
         blocks.extend(
             f"{_comment(_described(key))}\n{key.key}={key.render(key.default)}"
-            for _, key in setting_fields().values()
+            for key in SETTING_KEYS.values()
             if key.group is group
         )
     return "\n\n".join(blocks) + "\n"
@@ -34,7 +34,7 @@ def render_conf() -> str:
 def render_table() -> str:
     """Return the table of settings, one row for each key."""
     rows = ["| key | default | unit | range | meaning |", "| --- | --- | --- | --- | --- |"]
-    for _, key in setting_fields().values():
+    for key in SETTING_KEYS.values():
         default = f"`{key.render(key.default)}`" if key.render(key.default) else "empty"
         meaning = f"{key.meaning} {_not_built_note(key)}".rstrip()
         rows.append(f"| `{key.key}` | {default} | {key.unit} | {key.allowed} | {meaning} |")

@@ -15,9 +15,9 @@ import httpx
 import yaml
 
 from delayed_tracker.service.server import BoundAddresses, TrackerServer
-from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.storage.testing.faulty import FaultyStorage
 from tests.repository.project_tree import ROOT
+from tests.service.harness.settings import settings_of
 
 SCRAPE_S = 0.5
 _SECONDS = {"s": 1, "m": 60, "h": 3_600}
@@ -46,7 +46,7 @@ class Service:
     """One service with a storage that fails as planned."""
 
     def __init__(self, directory: Path, name: str, **settings: Any) -> None:
-        self._settings = Settings(
+        self._settings = settings_of(
             storage_url=f"faulty:seed=1;sqlite:{directory / name}.db",
             grpc_listen_address="127.0.0.1:0",
             http_listen_address="127.0.0.1:0",

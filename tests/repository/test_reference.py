@@ -9,7 +9,7 @@ import pytest
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.service.instruments.catalogue import FAMILIES
 from delayed_tracker.service.settings.load import load_settings
-from delayed_tracker.service.settings.settings import Settings, setting_fields
+from delayed_tracker.service.settings.settings import SETTING_KEYS, Settings
 from docs.reference import errors, exit_codes, metrics, regenerate, settings
 from tests.repository.project_tree import ROOT
 
@@ -67,8 +67,8 @@ def test_conf_file_gives_unit_default_and_range_of_every_key():
     for block in settings.render_conf().split("\n\n"):
         last = block.rsplit("\n", 1)[-1]
         key = last.partition("=")[0]
-        if key in setting_fields():
-            _, declared = setting_fields()[key]
+        if key in SETTING_KEYS:
+            declared = SETTING_KEYS[key]
             facts = " ".join(line.removeprefix("# ") for line in block.split("\n"))
             assert f"Default: {declared.render(declared.default) or 'empty'}." in facts
             assert declared.allowed in facts

@@ -26,6 +26,7 @@ from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.storage.errors import StorageInUse, UnknownStorageScheme
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
+from tests.service.harness.settings import settings_of
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -34,7 +35,7 @@ REF = pb.TrackerRef(topic="persistent://shop/orders/events", subscription="a / b
 
 def settings(**changes: object) -> Settings:
     given = {"storage_url": "memory:", "grpc_listen_address": "127.0.0.1:0", "http_listen_address": "127.0.0.1:0"}
-    return Settings(**(given | changes))
+    return settings_of(**(given | changes))
 
 
 @asynccontextmanager

@@ -23,12 +23,17 @@ import asyncio, sys
 from pathlib import Path
 from delayed_tracker.service.telemetry.logs import configure_logging
 from delayed_tracker.service.server import serve
+from delayed_tracker.service.settings.server import ServerSettings
 from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.service.settings.storage import StorageSettings
 
 configure_logging("json", "info")
 url, ready, host = sys.argv[1:]
 settings = Settings(
-    storage_url=url, grpc_listen_address=f"{host}:0", http_listen_address="127.0.0.1:0", shutdown_grace_ms=60_000
+    storage=StorageSettings(storage_url=url),
+    server=ServerSettings(
+        grpc_listen_address=f"{host}:0", http_listen_address="127.0.0.1:0", shutdown_grace_ms=60_000
+    ),
 )
 asyncio.run(serve(settings, ready_file=Path(ready)))
 """

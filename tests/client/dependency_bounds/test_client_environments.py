@@ -11,9 +11,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from delayed_tracker.service.server import TrackerServer
-from delayed_tracker.service.settings.settings import Settings
 from tests.client.dependency_bounds.environments import LOCKS, NoEnvironment, environment
 from tests.repository.project_tree import PROJECT
+from tests.service.harness.settings import settings_of
 
 DISPATCHER = Path(__file__).with_name("dispatcher.py")
 PINNED = re.compile(r"^([a-z0-9._-]+)==(\S+)", re.MULTILINE)
@@ -48,7 +48,9 @@ def installed(wheel: zipfile.ZipFile, tmp_path: Path) -> Path:
 async def test_the_client_works_with_its_dependencies_alone(lock: Path, python: Path, installed: Path):
     """The client tracks, delivers and converts errors without a warning, with only its declared dependencies."""
     server = TrackerServer(
-        Settings(storage_url="memory:", grpc_listen_address="127.0.0.1:0", http_listen_address="127.0.0.1:0", tick_ms=1)
+        settings_of(
+            storage_url="memory:", grpc_listen_address="127.0.0.1:0", http_listen_address="127.0.0.1:0", tick_ms=1
+        )
     )
     bound = await server.start()
     try:

@@ -6,9 +6,9 @@ import os
 import pytest
 
 from delayed_tracker.service.server import TrackerServer
-from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.snapshot.v1 import snapshot_pb2
 from tests.client.other_languages.dispatchers import GO, JAVA, Language, NoDispatcher
+from tests.service.harness.settings import settings_of
 
 STORED = snapshot_pb2.SnapshotSegment(indexes=[snapshot_pb2.DelayedIndex(timestamp=1, ledger_id=2, entry_id=3)])
 
@@ -28,7 +28,9 @@ def dispatcher_of(language: Language) -> list[str]:
 async def lines_of(command: list[str]) -> list[str]:
     """Return the lines that a dispatcher prints with a service of its own."""
     server = TrackerServer(
-        Settings(storage_url="memory:", grpc_listen_address="127.0.0.1:0", http_listen_address="127.0.0.1:0", tick_ms=1)
+        settings_of(
+            storage_url="memory:", grpc_listen_address="127.0.0.1:0", http_listen_address="127.0.0.1:0", tick_ms=1
+        )
     )
     bound = await server.start()
     pipe = asyncio.subprocess.PIPE

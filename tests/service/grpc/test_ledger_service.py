@@ -18,13 +18,13 @@ from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME
 from delayed_tracker.service.queries import ledger_access
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
 from delayed_tracker.service.server import TrackerServer
-from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.v1 import ledger_pb2 as pb
 from delayed_tracker.v1 import ledger_pb2_grpc, tracker_pb2
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
 from tests.ledger.harness.disks import DiskFiles
 from tests.ledger.harness.log_files import TOPIC, entry_log, flipped, message
 from tests.service.harness.rpc import refused
+from tests.service.harness.settings import settings_of
 
 SOURCE = f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"
 PLAIN = "persistent://lab/main/plain"
@@ -36,10 +36,10 @@ PROPOSAL, COMPATIBLE = pb.INDEX_LOOKUP_MODE_PROPOSAL, pb.INDEX_LOOKUP_MODE_PULSA
 @asynccontextmanager
 async def ledgers(**settings: object) -> AsyncIterator[ledger_pb2_grpc.LedgerServiceStub]:
     """Serve only this service, on a loopback port."""
-    given = Settings(storage_url="memory:", **({"ledger_source_url": SOURCE} | settings))
-    access = LedgerAccess(given.ledger_source_url, LedgerAnswers.of(given))
+    given = settings_of(storage_url="memory:", **({"ledger_source_url": SOURCE} | settings))
+    access = LedgerAccess(given.ledger.ledger_source_url, LedgerAnswers.of(given))
     await access.start()
-    size = ("grpc.max_send_message_length", given.grpc_message_bytes_max)
+    size = ("grpc.max_send_message_length", given.server.grpc_message_bytes_max)
     server = grpc.aio.server(options=[size])
     serve_ledgers(LedgerServicer(access), server, Calls(given.service_limits()))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -55,7 +55,7 @@ async def ledgers(**settings: object) -> AsyncIterator[ledger_pb2_grpc.LedgerSer
 def whole_service(**settings: object) -> TrackerServer:
     """Return the whole service over the same ledgers."""
     addresses = {"grpc_listen_address": "127.0.0.1:0", "http_listen_address": "127.0.0.1:0"}
-    return TrackerServer(Settings(storage_url="memory:", **({"ledger_source_url": SOURCE} | addresses | settings)))
+    return TrackerServer(settings_of(storage_url="memory:", **({"ledger_source_url": SOURCE} | addresses | settings)))
 
 
 def at(ledger_id: int, entry_id: int) -> tracker_pb2.Position:
@@ -296,10 +296,10 @@ async def test_a_bucket_that_does_not_answer(monkeypatch):
 
 def test_a_url_without_a_scheme():
     with pytest.raises(InvalidInput, match="ledgerSourceUrl: 'disk' is not valid; give SCHEME:PLACE"):
-        Settings(ledger_source_url="disk")
+        settings_of(ledger_source_url="disk")
 
 
 def test_answers_must_fit_a_message():
     """The fields of entries beside their payloads take at most half of an answer."""
     with pytest.raises(InvalidInput, match="ledgerReadEntriesMax: 2000 is not valid; only 1984 fit"):
-        Settings(ledger_read_entries_max=2_000, grpc_message_bytes_max=1 << 20, **SMALL)
+        settings_of(ledger_read_entries_max=2_000, grpc_message_bytes_max=1 << 20, **SMALL)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from delayed_tracker.service.settings.connections import GRPC_KEEPALIVE_MS
+from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.harness.rpc import REF, add, opened

@@ -13,10 +13,10 @@ from delayed_tracker.service.http.edge import build_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
 from delayed_tracker.service.process.health import Health
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
-from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.registry import open_storage
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
+from tests.service.harness.settings import settings_of
 
 SOURCE = f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"
 INTERCEPTORS = "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor"
@@ -27,8 +27,8 @@ MARKER = "/admin/v2/persistent/lab/main/repl-markers/getMessageIdByIndex?index=2
 @asynccontextmanager
 async def serving(hooks: AdminHooks | None = None, **settings: object) -> AsyncIterator[httpx.AsyncClient]:
     """Serve the service's HTTP application over the recorded ledgers, in this event loop."""
-    given = Settings(storage_url="memory:", **({"ledger_source_url": SOURCE} | settings))
-    ledgers = LedgerAccess(given.ledger_source_url, LedgerAnswers.of(given))
+    given = settings_of(storage_url="memory:", **({"ledger_source_url": SOURCE} | settings))
+    ledgers = LedgerAccess(given.ledger.ledger_source_url, LedgerAnswers.of(given))
     await ledgers.start()
     registry = TrackerRegistry(open_storage("memory:"), TrackerLimits())
     routes = message_id_routes(ledgers, hooks or AdminHooks())
@@ -226,7 +226,7 @@ async def test_a_service_without_ledgers():
 
 async def test_a_service_that_is_opening_its_ledgers():
     """The answer asks the caller to try again."""
-    given = Settings(storage_url="memory:", ledger_source_url=SOURCE)
+    given = settings_of(storage_url="memory:", ledger_source_url=SOURCE)
     routes = message_id_routes(LedgerAccess(SOURCE, LedgerAnswers.of(given)), AdminHooks())
     registry = TrackerRegistry(open_storage("memory:"), TrackerLimits())
     app = build_app(Health(), ServiceMetrics(registry, version="1"), *routes)

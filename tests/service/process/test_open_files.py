@@ -13,7 +13,7 @@ from delayed_tracker.service.process.open_files import (
     raise_open_files_limit,
 )
 from delayed_tracker.service.server import TrackerServer
-from delayed_tracker.service.settings.settings import Settings
+from tests.service.harness.settings import settings_of
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one():
 
 async def test_a_service_that_cannot_have_its_connections_does_not_start(monkeypatch):
     """The start is refused before anything is opened, with any soft limit."""
-    settings = Settings(storage_url="memory:", grpc_connections_max=500)
+    settings = settings_of(storage_url="memory:", grpc_connections_max=500)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
     with pytest.raises(InvalidInput, match="of the limit of 256 open files 128 are left"):
         await TrackerServer(settings).start()

@@ -1,7 +1,6 @@
 """SIGHUP makes a running service read its settings again."""
 
 import asyncio
-import dataclasses
 import signal
 from pathlib import Path
 
@@ -17,21 +16,22 @@ from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.harness.rpc import opened, poll
 from tests.service.harness.service_process import Connected, serving_process
+from tests.service.harness.settings import settings_of
 
-MEMORY = Settings(storage_url="memory:", grpc_listen_address="127.0.0.1:0", http_listen_address="127.0.0.1:0")
+MEMORY = settings_of(storage_url="memory:", grpc_listen_address="127.0.0.1:0", http_listen_address="127.0.0.1:0")
 
 
 def test_reloadable_keys_take_effect_and_others_are_named():
     """A key that needs a restart keeps its old value and is named."""
-    reload = Reload.of(Settings(), Settings(trackers_max=7, log_level="debug", worker_threads=5))
-    assert reload.settings == Settings(trackers_max=7, log_level="debug")
+    reload = Reload.of(Settings(), settings_of(trackers_max=7, log_level="debug", worker_threads=5))
+    assert reload.settings == settings_of(trackers_max=7, log_level="debug")
     assert set(reload.changed) == {"trackersMax", "logLevel"}
     assert reload.ignored == ("workerThreads",)
 
 
 def test_values_that_do_not_fit_those_that_stay_are_refused():
     """A larger batch needs larger messages, whose size needs a restart."""
-    wanted = Settings(batch_positions_max=1_000_000, grpc_message_bytes_max=64 * 2**20)
+    wanted = settings_of(batch_positions_max=1_000_000, grpc_message_bytes_max=64 * 2**20)
     with pytest.raises(InvalidInput, match="batchPositionsMax"):
         Reload.of(Settings(), wanted)
 
@@ -59,7 +59,7 @@ async def test_limits_hold_for_the_next_call():
         async with grpc.aio.insecure_channel(str(bound.grpc)) as channel:
             stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
             epoch = await opened(Connected(stub))
-            line = await reload_line(server, lambda: dataclasses.replace(MEMORY, poll_messages_max=3))
+            line = await reload_line(server, lambda: MEMORY.with_values({"pollMessagesMax": 3}))
             assert (line["changed"], line["need_restart"]) == (["pollMessagesMax"], [])
             with pytest.raises(grpc.aio.AioRpcError, match="give 1 to 3"):
                 await stub.PollScheduledMessages(poll(epoch, max_messages=4))

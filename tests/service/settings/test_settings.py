@@ -9,14 +9,15 @@ from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.keys import Form, SettingKey
-from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, Settings, setting_fields
+from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, SETTING_KEYS, Settings
+from tests.service.harness.settings import settings_of
 
-NUMBERS = [row for row in setting_fields().values() if row[1].form is Form.NUMBER and not row[1].not_built]
-NOT_BUILT = [row for row in setting_fields().values() if row[1].not_built]
+NUMBERS = [row for row in SETTING_KEYS.values() if row.form is Form.NUMBER and not row.not_built]
+NOT_BUILT = [row for row in SETTING_KEYS.values() if row.not_built]
 
 
 def ids(rows):
-    return [declared.key for _, declared in rows]
+    return [declared.key for declared in rows]
 
 
 def test_defaults_of_pulsars_keys_are_pulsars():
@@ -70,14 +71,14 @@ def test_every_limit_of_the_service_can_be_configured():
         "worker_threads": 26,
         "metrics_trackers_max": 27,
     }
-    limits = dataclasses.asdict(dataclasses.replace(Settings(), **given).service_limits())
+    limits = dataclasses.asdict(settings_of(**given).service_limits())
     assert limits.pop("retry_after_ms") == ServiceLimits().retry_after_ms, "a constant"
     assert tuple(limits.values()) == tuple(given.values())
 
 
 def test_limits_follow_the_settings():
     """Every limit of the core comes from the setting of that name; seconds become milliseconds."""
-    limits = Settings(
+    limits = settings_of(
         tick_ms=7,
         strict=True,
         min_index_count_per_bucket=11,
@@ -112,8 +113,8 @@ def test_limits_follow_the_settings():
     )
 
 
-@pytest.mark.parametrize(("field", "declared"), NUMBERS, ids=ids(NUMBERS))
-def test_numbers_outside_their_range_are_refused(field: str, declared: SettingKey):
+@pytest.mark.parametrize("declared", NUMBERS, ids=ids(NUMBERS))
+def test_numbers_outside_their_range_are_refused(declared: SettingKey):
     """The ends of a range are legal as far as other keys allow; one step beyond names key, value and range."""
     declared.check(declared.minimum)
     declared.check(declared.maximum)
@@ -123,7 +124,7 @@ def test_numbers_outside_their_range_are_refused(field: str, declared: SettingKe
         if declared.also is not None and beyond == declared.also[0]:
             continue
         with pytest.raises(InvalidInput) as caught:
-            dataclasses.replace(Settings(), **{field: beyond})
+            Settings().with_values({declared.key: beyond})
         assert caught.value.field == declared.key
         assert caught.value.value == beyond
         assert str(declared.minimum) in caught.value.remedy
@@ -131,18 +132,18 @@ def test_numbers_outside_their_range_are_refused(field: str, declared: SettingKe
 
 def test_zero_is_no_legal_segment_size():
     """-1 stands for unlimited, and the numbers between it and the range are refused."""
-    Settings(max_indexes_per_segment=-1)
+    settings_of(max_indexes_per_segment=-1)
     with pytest.raises(InvalidInput, match="1 to 2147483647, or -1"):
-        Settings(max_indexes_per_segment=0)
+        settings_of(max_indexes_per_segment=0)
 
 
-@pytest.mark.parametrize(("field", "declared"), NOT_BUILT, ids=ids(NOT_BUILT))
-def test_keys_without_their_feature_accept_only_the_default(field: str, declared: SettingKey):
+@pytest.mark.parametrize("declared", NOT_BUILT, ids=ids(NOT_BUILT))
+def test_keys_without_their_feature_accept_only_the_default(declared: SettingKey):
     """A key whose feature does not exist yet is refused with that reason instead of being ignored."""
     declared.check(declared.default)
     other = {bool: not declared.default, int: 7, str: "something"}[type(declared.default)]
     with pytest.raises(InvalidInput) as caught:
-        dataclasses.replace(Settings(), **{field: other})
+        Settings().with_values({declared.key: other})
     assert declared.not_built in caught.value.remedy
     assert "leave it" in caught.value.remedy
 
@@ -158,13 +159,13 @@ def test_keys_without_their_feature_accept_only_the_default(field: str, declared
 )
 def test_trackers_have_short_names_and_pulsars_class_names(name: str, kind: TrackerKind):
     """Both the class names of a broker.conf and short names are accepted."""
-    _, declared = setting_fields()["delayedDeliveryTrackerFactoryClassName"]
-    assert Settings(tracker_factory=declared.parse(name)).tracker_limits().kind is kind
+    declared = SETTING_KEYS["delayedDeliveryTrackerFactoryClassName"]
+    assert settings_of(tracker_factory=declared.parse(name)).tracker_limits().kind is kind
 
 
 def test_an_unknown_tracker_is_refused_with_the_names_that_work():
     """Other tracker classes cannot be loaded."""
-    _, declared = setting_fields()["delayedDeliveryTrackerFactoryClassName"]
+    declared = SETTING_KEYS["delayedDeliveryTrackerFactoryClassName"]
     with pytest.raises(InvalidInput, match="give one of bucket, in-memory, "):
         declared.parse("com.example.TrackerFactory")
 
@@ -181,14 +182,14 @@ def test_an_unknown_tracker_is_refused_with_the_names_that_work():
 def test_values_that_contradict_each_other_name_both_keys(fields: dict[str, int], key: str):
     """If two values are legal alone but contradict each other, the error names the key to change and the other one."""
     with pytest.raises(InvalidInput, match="lower this or raise that") as caught:
-        dataclasses.replace(Settings(), **fields)
+        settings_of(**fields)
     assert caught.value.field == key
 
 
 def test_storage_url_needs_a_scheme():
     """A path without a scheme is not a storage URL."""
     with pytest.raises(InvalidInput, match=r"bucketSnapshotStorageUrl.*sqlite:"):
-        Settings(storage_url="data/tracker.db")
+        settings_of(storage_url="data/tracker.db")
 
 
 @pytest.mark.parametrize(
@@ -212,19 +213,19 @@ def test_addresses_read_and_print_alike(text: str, address: Address):
 def test_malformed_addresses_are_refused(text: str):
     """The error shows an example of an address."""
     with pytest.raises(InvalidInput, match=r"grpcListenAddress.*127\.0\.0\.1:7650"):
-        Settings(grpc_listen_address=text)
+        settings_of(grpc_listen_address=text)
 
 
 def test_keys_are_unique_and_documented():
     """Every key has its own name and a meaning, and numbers that count something have a unit."""
-    fields = dataclasses.fields(Settings)
-    assert len(setting_fields()) == len(fields)
-    for _, declared in setting_fields().values():
+    sections = [getattr(Settings(), section.name) for section in dataclasses.fields(Settings)]
+    assert len(SETTING_KEYS) == sum(len(dataclasses.fields(section)) for section in sections)
+    for declared in SETTING_KEYS.values():
         assert declared.meaning.endswith(".")
         assert declared.unit or declared.form is not Form.NUMBER
 
 
 def test_service_listens_on_loopback_by_default():
     """By default other machines cannot reach the service."""
-    assert Settings().grpc_address.host == "127.0.0.1"
-    assert Settings().http_address.host == "127.0.0.1"
+    assert Settings().server.grpc_address.host == "127.0.0.1"
+    assert Settings().server.http_address.host == "127.0.0.1"

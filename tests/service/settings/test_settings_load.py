@@ -6,6 +6,7 @@ import pytest
 
 from delayed_tracker.service.settings.load import CONSTANTS, InvalidSettings, load_settings
 from delayed_tracker.service.settings.settings import Settings
+from tests.service.harness.settings import settings_of
 
 
 def conf(tmp_path: Path, text: str) -> Path:
@@ -41,13 +42,13 @@ def test_later_sources_override_earlier_ones(tmp_path: Path):
     assert origins["logFormat"] == ("console", "environment TRACKER_LOG_FORMAT")
     assert origins["trackersMax"] == ("7", "command line")
     assert origins["waitingPollsMax"] == ("10000", "default")
-    assert loaded.settings == Settings(log_level="debug", log_format="console", trackers_max=7)
+    assert loaded.settings == settings_of(log_level="debug", log_format="console", trackers_max=7)
 
 
 def test_last_assignment_of_a_key_wins(tmp_path: Path):
     """A key may be repeated, and its last line counts, as in broker.conf."""
     loaded = load_settings(conf(tmp_path, "trackersMax=1\ntrackersMax=2\n"))
-    assert loaded.settings.trackers_max == 2
+    assert loaded.settings.dispatcher.trackers_max == 2
     assert loaded.origins["trackersMax"].endswith(":2")
 
 
@@ -62,7 +63,7 @@ def test_last_assignment_of_a_key_wins(tmp_path: Path):
 def test_environment_names_ignore_case_and_underscores(name: str):
     """The exact key and its upper-case spellings name the same setting."""
     loaded = load_settings(environ={name: " 250 "})
-    assert loaded.settings.tick_ms == 250
+    assert loaded.settings.pulsar.tick_ms == 250
     assert loaded.origins["delayedDeliveryTickTimeMillis"] == f"environment {name}"
 
 
@@ -143,7 +144,7 @@ def test_a_line_without_an_equals_sign_is_said_so(tmp_path: Path, line: str, rem
 
 def test_a_key_that_is_separated_by_a_blank_or_a_colon_is_one(tmp_path: Path):
     """A key that is separated by a blank or a colon is accepted, as in Java."""
-    assert load_settings(conf(tmp_path, "logLevel debug\nlogFormat: json")).settings.log_level == "debug"
+    assert load_settings(conf(tmp_path, "logLevel debug\nlogFormat: json")).settings.telemetry.log_level == "debug"
 
 
 def test_unknown_variable_and_override_are_errors_too():
@@ -190,7 +191,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path):
 def test_overridden_values_are_not_judged(tmp_path: Path):
     """A bad value that another source overrides is no error."""
     loaded = load_settings(conf(tmp_path, "trackersMax=0\n"), environ={"TRACKER_TRACKERS_MAX": "3"})
-    assert loaded.settings.trackers_max == 3
+    assert loaded.settings.dispatcher.trackers_max == 3
 
 
 def test_malformed_file_and_missing_file_are_named(tmp_path: Path):
@@ -232,7 +233,7 @@ def test_a_broker_conf_is_accepted_as_it_is(tmp_path: Path):
     broker_conf.write_text(BROKER_CONF, encoding="utf-8")
     ours = conf(tmp_path, "delayedDeliveryTickTimeMillis=250\n")
     loaded = load_settings(ours, broker_conf=broker_conf, overrides={"delayedDeliveryMinIndexCountPerBucket": "60"})
-    assert loaded.settings == Settings(
+    assert loaded.settings == settings_of(
         tick_ms=250,
         strict=True,
         min_index_count_per_bucket=60,

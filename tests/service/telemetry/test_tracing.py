@@ -17,12 +17,12 @@ from structlog.testing import capture_logs
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.server import TrackerServer
-from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.telemetry.call_identity import with_call
 from delayed_tracker.service.telemetry.tracing import Tracing
 from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.harness.rpc import REF, add, opened, refused
+from tests.service.harness.settings import settings_of
 from tests.service.harness.shell import KEY, failing, running_service, settle
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -142,7 +142,7 @@ def test_the_environment_names_the_service(monkeypatch, exporter):
 @pytest.mark.slow
 async def test_a_collector_that_is_not_there_does_not_hold_up_the_end():
     """Spans that cannot be sent within the grace period are dropped."""
-    settings = Settings(
+    settings = settings_of(
         storage_url="memory:",
         grpc_listen_address="127.0.0.1:0",
         http_listen_address="127.0.0.1:0",
@@ -184,7 +184,7 @@ def test_a_collector_receives_the_spans():
 def test_an_endpoint_that_is_no_url_is_refused():
     """The error has an example of an endpoint."""
     with pytest.raises(InvalidInput, match=r"tracingEndpoint.*collector:4317.*http://HOST:PORT"):
-        Settings(tracing_endpoint="collector:4317")
+        settings_of(tracing_endpoint="collector:4317")
 
 
 @pytest.mark.slow
@@ -196,9 +196,10 @@ sys.modules["opentelemetry"] = None
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.server import TrackerServer
 from delayed_tracker.service.settings.settings import Settings
-TrackerServer(Settings(storage_url="memory:"))
+memory = {"bucketSnapshotStorageUrl": "memory:"}
+TrackerServer(Settings().with_values(memory))
 try:
-    TrackerServer(Settings(storage_url="memory:", tracing_endpoint="http://127.0.0.1:4317"))
+    TrackerServer(Settings().with_values(memory | {"tracingEndpoint": "http://127.0.0.1:4317"}))
 except InvalidInput as error:
     print(error)
 """

@@ -50,7 +50,7 @@ from delayed_tracker.service.process.ready_file import ReadyFile
 from delayed_tracker.service.process.reloading import Reloader
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
 from delayed_tracker.service.settings.address import Address
-from delayed_tracker.service.settings.connections import GRPC_KEEPALIVE_MS
+from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
 from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.service.trackers.registry import TrackerRegistry
@@ -102,10 +102,10 @@ class TrackerServer:
         self.settings = settings
         self.health = Health()
         clock = clock or SystemClock()
-        backend, _, _ = settings.storage_url.partition(":")
+        backend, _, _ = settings.storage.storage_url.partition(":")
         self._tracing = _tracing_of(settings)
         self._storage = MeasuredStorage(
-            _storage_of(settings), backend, clock, slow_ms=settings.slow_storage_ms, spans=self._tracing
+            _storage_of(settings), backend, clock, slow_ms=settings.telemetry.slow_storage_ms, spans=self._tracing
         )
         self.trackers = TrackerRegistry(
             self._storage,
@@ -117,7 +117,7 @@ class TrackerServer:
         self._loop_lag = LoopLag(self.trackers.instruments.loop_lag)
         self._kernels = KernelStart()
         self._freed_memory = FreedMemory(give_back=trim_of_this_process())
-        self.ledgers = LedgerAccess(settings.ledger_source_url, LedgerAnswers.of(settings))
+        self.ledgers = LedgerAccess(settings.ledger.ledger_source_url, LedgerAnswers.of(settings))
         self._admin_hooks = admin_hooks or AdminHooks()
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpServer | None = None
@@ -137,19 +137,19 @@ class TrackerServer:
             caps = self._connection_caps(open_count=0)
             # gRPC cannot release an address before it has served. Until the storage is open, a plain socket holds the
             # address.
-            held, grpc_address = await listen("grpcListenAddress", self.settings.grpc_address)
+            held, grpc_address = await listen("grpcListenAddress", self.settings.server.grpc_address)
             undo.callback(held.close)
-            listener, http_address = await listen("httpListenAddress", self.settings.http_address)
+            listener, http_address = await listen("httpListenAddress", self.settings.server.http_address)
             metrics = ServiceMetrics(
                 self.trackers,
                 version=metadata.version("delayed-tracker"),
                 storage=self._storage,
-                cluster=self.settings.cluster_name,
-                names=Names(self.settings.metrics_names),
+                cluster=self.settings.telemetry.cluster_name,
+                names=Names(self.settings.telemetry.metrics_names),
             )
             admin = message_id_routes(self.ledgers, self._admin_hooks)
             app = build_app(self.health, metrics, *admin)
-            limits = HttpLimits(caps.http, self.settings.http_client_timeout_ms)
+            limits = HttpLimits(caps.http, self.settings.server.http_client_timeout_ms)
             http = HttpServer(app, listener, limits=limits, clock=self.trackers.clock)
             undo.push_async_callback(http.stop)
             await http.start()
@@ -179,17 +179,17 @@ class TrackerServer:
         self.trackers.service_limits.adopt(settings.service_limits())
         self.trackers.unstored.call_next()
         if self._http is not None:
-            self._http.set_client_timeout(settings.http_client_timeout_ms)
-        if settings.log_level != before.log_level:
-            set_log_level(settings.log_level)
+            self._http.set_client_timeout(settings.server.http_client_timeout_ms)
+        if settings.telemetry.log_level != before.telemetry.log_level:
+            set_log_level(settings.telemetry.log_level)
 
     def _connection_caps(self, *, open_count: int) -> ConnectionCaps:
         return ConnectionCaps.within(
             open_files_limit(),
             open_count=open_count,
-            storage_operations_max=self.settings.storage_operations_max,
-            grpc=self.settings.grpc_connections_max,
-            http=self.settings.http_connections_max,
+            storage_operations_max=self.settings.storage.storage_operations_max,
+            grpc=self.settings.server.grpc_connections_max,
+            http=self.settings.server.http_connections_max,
         )
 
     async def _start_storage(self) -> None:
@@ -197,7 +197,7 @@ class TrackerServer:
             await self.trackers.start()
         except InvalidInput as error:
             # The backend's error names its part of the URL; the operator needs the setting's key and the whole URL.
-            raise InvalidInput(_STORAGE_KEY, self.settings.storage_url, error.remedy) from error
+            raise InvalidInput(_STORAGE_KEY, self.settings.storage.storage_url, error.remedy) from error
 
     async def stop(self) -> None:
         """Drain in order, within the grace period. Harmless if the service has not started."""
@@ -208,27 +208,27 @@ class TrackerServer:
         self._freed_memory.stop()
         self._loop_lag.stop()
         loop = asyncio.get_running_loop()
-        grace_ends = loop.time() + self.settings.shutdown_grace_ms / 1_000
+        grace_ends = loop.time() + self.settings.server.shutdown_grace_ms / 1_000
 
         def remaining_seconds() -> float:
             return max(grace_ends - loop.time(), _CLOSE_SECONDS_MIN)
 
         await self._kernels.stop()
         await self.health.enter(Stage.DRAINING)
-        await self.trackers.drain(max(self.settings.shutdown_grace_ms - _CLOSE_MS, 0))
+        await self.trackers.drain(max(self.settings.server.shutdown_grace_ms - _CLOSE_MS, 0))
         self.health.end_watches()
         await server.stop(remaining_seconds())
         try:
             async with asyncio.timeout(remaining_seconds()):
                 await self.trackers.close()
         except TimeoutError:
-            _log.warning("storage did not close in time", storage=self.settings.storage_url)
+            _log.warning("storage did not close in time", storage=self.settings.storage.storage_url)
         await http.stop()
         try:
             async with asyncio.timeout(remaining_seconds()):
                 await self.ledgers.close()
         except TimeoutError:
-            _log.warning("ledgers did not close in time", ledgers=self.settings.ledger_source_url)
+            _log.warning("ledgers did not close in time", ledgers=self.settings.ledger.ledger_source_url)
         if self._tracing is not None:
             await _close_tracing(self._tracing, remaining_seconds())
 
@@ -250,7 +250,7 @@ class TrackerServer:
             # One more connection is accepted and closed at once. A connection without HTTP/2 ends after the handshake
             # timeout.
             ("grpc.max_allowed_incoming_connections", connections_max),
-            ("grpc.server_handshake_timeout_ms", self.settings.grpc_handshake_timeout_ms),
+            ("grpc.server_handshake_timeout_ms", self.settings.server.grpc_handshake_timeout_ms),
             ("grpc.so_reuseport", 0),  # otherwise a second service would share the port instead of being refused
             # Calls that the event loop has not received yet. From 1,000 on, gRPC would cancel them at random, without a
             # reason for the client. Without gRPC's limit they wait for their turn, and above ``calls_max`` they are
@@ -258,20 +258,20 @@ class TrackerServer:
             # calls wait in the client.
             ("grpc.server.max_pending_requests", _UNLIMITED),
             ("grpc.server.max_pending_requests_hard_limit", _UNLIMITED),
-            ("grpc.max_concurrent_streams", self.settings.calls_max + _STREAMS_BEYOND_CALLS),
+            ("grpc.max_concurrent_streams", self.settings.dispatcher.calls_max + _STREAMS_BEYOND_CALLS),
             # With these probes, gRPC would soon buffer megabytes of each unread call, instead of 64 KiB. A message that
             # is being read gets a window of its own size without them.
             ("grpc.http2.bdp_probe", 0),
             # The same value for both, because gRPC refuses at random between the two.
             ("grpc.max_metadata_size", METADATA_BYTES_MAX),
             ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
-            ("grpc.max_receive_message_length", self.settings.grpc_message_bytes_max),
-            ("grpc.max_send_message_length", self.settings.grpc_message_bytes_max),
+            ("grpc.max_receive_message_length", self.settings.server.grpc_message_bytes_max),
+            ("grpc.max_send_message_length", self.settings.server.grpc_message_bytes_max),
             ("grpc.keepalive_time_ms", GRPC_KEEPALIVE_MS),
-            ("grpc.keepalive_timeout_ms", self.settings.grpc_keepalive_timeout_ms),
+            ("grpc.keepalive_timeout_ms", self.settings.server.grpc_keepalive_timeout_ms),
             # gRPC waits this long for the answer to any ping. The default is a minute, independent of the timeout
             # above.
-            ("grpc.http2.ping_timeout_ms", self.settings.grpc_keepalive_timeout_ms),
+            ("grpc.http2.ping_timeout_ms", self.settings.server.grpc_keepalive_timeout_ms),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", GRPC_KEEPALIVE_MS),
         ]
@@ -280,7 +280,7 @@ class TrackerServer:
 def _storage_of(settings: Settings) -> SnapshotStore:
     """Return the storage that the settings name. Its errors name the setting."""
     try:
-        return open_storage(settings.storage_url)
+        return open_storage(settings.storage.storage_url)
     except InvalidInput as error:
         raise InvalidInput(_STORAGE_KEY, error.value, error.remedy) from error
     except (UnknownStorageScheme, StorageBackendMissing) as error:
@@ -292,7 +292,7 @@ def _tracing_of(settings: Settings) -> "Tracing | None":
 
     OpenTelemetry is imported only if needed.
     """
-    if not (endpoint := settings.tracing_endpoint):
+    if not (endpoint := settings.telemetry.tracing_endpoint):
         return None
     try:
         from delayed_tracker.service.telemetry.tracing import Tracing  # noqa: PLC0415
@@ -345,9 +345,9 @@ async def serve(
             gc.freeze()
             _warn_of_open_addresses(bound)
             ready.write(f"{bound.to_json()}\n")
-            _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage_url)
+            _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage.storage_url)
             await stop.wait()
-            _log.info("stopping", grace_ms=server.settings.shutdown_grace_ms)
+            _log.info("stopping", grace_ms=server.settings.server.shutdown_grace_ms)
         finally:
             ready.remove()
             await server.stop()

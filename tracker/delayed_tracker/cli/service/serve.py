@@ -49,7 +49,7 @@ def serve(
         return settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())], broker_conf)
 
     loaded = read()
-    configure_logging(loaded.settings.log_format, loaded.settings.log_level)
+    configure_logging(loaded.settings.telemetry.log_format, loaded.settings.telemetry.log_level)
     if loaded.ignored:
         log = structlog.stdlib.get_logger("delayed_tracker.service")
         log.info("keys of others ignored", file=str(broker_conf), count=len(loaded.ignored), keys=loaded.ignored)

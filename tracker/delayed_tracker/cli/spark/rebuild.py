@@ -110,7 +110,7 @@ def rebuild_command(
         subscriptions=tuple(subscription or ()),
         ignore_acks=ignore_acks,
         limits=limits.tracker_limits(),
-        metadata_bytes_max=limits.snapshot_metadata_bytes_max,
+        metadata_bytes_max=limits.storage.snapshot_metadata_bytes_max,
         indexes_per_task=indexes_per_task,
     )
     target = None

@@ -5,14 +5,13 @@ key keeps its old value until the next start, and is logged.
 """
 
 import asyncio
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
 from delayed_tracker.core.values.errors import DelayedTrackerError
-from delayed_tracker.service.settings.settings import Settings, setting_fields
+from delayed_tracker.service.settings.settings import SETTING_KEYS, Settings
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
@@ -35,16 +34,13 @@ class Reload:
         Raises:
             InvalidInput: the new values do not fit together with those that stay.
         """
-        differing = {
-            key: (field, declared)
-            for key, (field, declared) in setting_fields().items()
-            if getattr(current, field) != getattr(wanted, field)
-        }
-        changes = {field: getattr(wanted, field) for field, declared in differing.values() if declared.reloadable}
+        before, after = current.by_key(), wanted.by_key()
+        differing = [declared for key, declared in SETTING_KEYS.items() if before[key] != after[key]]
+        changed = tuple(declared.key for declared in differing if declared.reloadable)
         return cls(
-            dataclasses.replace(current, **changes),
-            changed=tuple(key for key, (_, declared) in differing.items() if declared.reloadable),
-            ignored=tuple(key for key, (_, declared) in differing.items() if not declared.reloadable),
+            current.with_values({key: after[key] for key in changed}),
+            changed=changed,
+            ignored=tuple(declared.key for declared in differing if not declared.reloadable),
         )
 
 

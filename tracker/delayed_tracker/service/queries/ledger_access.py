@@ -37,10 +37,10 @@ class LedgerAnswers:
     def of(cls, settings: Settings) -> Self:
         """Return the answer settings that the service settings define."""
         return cls(
-            mode=IndexLookupMode(settings.message_id_by_index_mode),
-            interceptors_configured=bool(settings.broker_entry_metadata_interceptors.strip(", ")),
-            exposes_broker_metadata=settings.expose_broker_entry_metadata,
-            entries_max=settings.ledger_read_entries_max,
+            mode=IndexLookupMode(settings.ledger.message_id_by_index_mode),
+            interceptors_configured=bool(settings.pulsar.broker_entry_metadata_interceptors.strip(", ")),
+            exposes_broker_metadata=settings.pulsar.expose_broker_entry_metadata,
+            entries_max=settings.ledger.ledger_read_entries_max,
             bytes_max=settings.read_bytes_max,
             retry_after_ms=settings.service_limits().retry_after_ms,
         )

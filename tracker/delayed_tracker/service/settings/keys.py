@@ -1,7 +1,7 @@
 """Declarations of configuration keys: name, type, unit, range and meaning, and the parsing of their text.
 
-A key is declared once, as the default of a field of ``delayed_tracker.service.settings.settings.Settings``. Parsing,
-validation, ``conf/tracker.conf`` and the documentation's table all read that declaration.
+A key is declared once, as the default of a field of a :class:`Section`. Parsing, validation, ``conf/tracker.conf`` and
+the documentation's table all read that declaration.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import enum
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.settings.address import Address
@@ -168,8 +168,44 @@ def setting(
     return field
 
 
-def setting_of(field: "dataclasses.Field[SettingValue]") -> SettingKey:
-    """Return the key that a field of ``Settings`` declares."""
-    declared = field.metadata[_METADATA_KEY]
-    assert isinstance(declared, SettingKey)
-    return declared
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Base of the values of one section of the settings. The constructor validates each value.
+
+    Raises:
+        InvalidInput: with the configuration key, the value and the allowed values.
+    """
+
+    def __post_init__(self) -> None:
+        for field, declared in _fields(type(self)).values():
+            declared.check(getattr(self, field))
+
+    @classmethod
+    def keys(cls) -> dict[str, SettingKey]:
+        """Return the declarations by key, in order."""
+        return {key: declared for key, (_, declared) in _fields(cls).items()}
+
+    def by_key(self) -> dict[str, SettingValue]:
+        """Return every value by its key, in order."""
+        return {key: getattr(self, field) for key, (field, _) in _fields(type(self)).items()}
+
+    def with_values(self, values: Mapping[str, SettingValue]) -> Self:
+        """Return the section with the values of its own keys replaced; other keys are ignored."""
+        ours = _fields(type(self))
+        changes: dict[str, Any] = {ours[key][0]: value for key, value in values.items() if key in ours}
+        return dataclasses.replace(self, **changes)
+
+
+def _fields(section: type[Section]) -> dict[str, tuple[str, SettingKey]]:
+    declared = ((field.name, field.metadata[_METADATA_KEY]) for field in dataclasses.fields(section))
+    return {key.key: (name, key) for name, key in declared}
+
+
+def check_order(lower: tuple[str, int], upper: tuple[str, int]) -> None:
+    """Refuse the first of two (key, value) pairs if its value is above the second's.
+
+    Raises:
+        InvalidInput: with both keys and values.
+    """
+    if lower[1] > upper[1]:
+        raise InvalidInput(lower[0], lower[1], f"it must not be above {upper[0]}={upper[1]}: lower this or raise that")

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from delayed_tracker.service.settings.keys import Group, setting
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.settings.keys import Group, Section, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerSettings:
+class LedgerSettings(Section):
     """Settings for reading ledgers."""
 
     ledger_source_url: str = setting(
@@ -36,3 +37,9 @@ class LedgerSettings:
         minimum=1,
         maximum=1_000_000,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ledger_source_url and ":" not in self.ledger_source_url:
+            remedy = "give SCHEME:PLACE, such as bookkeeper+file:/disk?metadata=/disk/dump.jsonl"
+            raise InvalidInput("ledgerSourceUrl", self.ledger_source_url, remedy)

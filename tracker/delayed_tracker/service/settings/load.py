@@ -18,16 +18,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.ledger.whole_file import read_whole
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.settings.connections import GRPC_KEEPALIVE_MS
 from delayed_tracker.service.settings.file import Assignment, MalformedLine, parse_properties
-from delayed_tracker.service.settings.keys import SettingKey
-from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, Settings, setting_fields
+from delayed_tracker.service.settings.keys import SettingKey, SettingValue
+from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
+from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, SETTING_KEYS, Settings
 
 CONSTANTS: Final[Mapping[str, int]] = {
     "grpcKeepaliveMillis": GRPC_KEEPALIVE_MS,
@@ -166,15 +166,15 @@ def _assignments(path: Path, option: str, problems: list[SettingProblem]) -> lis
 
 def _is_of_others(key: str) -> bool:
     """Return True if a key of a broker.conf is not of this service."""
-    if key in setting_fields():
+    if key in SETTING_KEYS:
         return False
     folded = _folded(key)
-    ours = [_folded(known) for known in setting_fields()]
+    ours = [_folded(known) for known in SETTING_KEYS]
     return _DELAYED_DELIVERY not in folded and not difflib.get_close_matches(folded, ours, 1, _SLIP_SIMILARITY)
 
 
 def _read_environment(environ: Mapping[str, str], given: dict[str, _Given], problems: list[SettingProblem]) -> None:
-    keys = {_folded(key): key for key in setting_fields()}
+    keys = {_folded(key): key for key in SETTING_KEYS}
     names: dict[str, str] = {}
     for name in sorted(environ):
         if not name.startswith(ENVIRONMENT_PREFIX) or _KUBERNETES_VARIABLE.fullmatch(name):
@@ -191,7 +191,7 @@ def _read_environment(environ: Mapping[str, str], given: dict[str, _Given], prob
 
 
 def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[SettingProblem]) -> None:
-    if key in setting_fields():
+    if key in SETTING_KEYS:
         given[key] = source
         return
     if key in CONSTANTS:
@@ -209,20 +209,20 @@ def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[Set
 
 
 def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> LoadedSettings:
-    values: dict[str, Any] = {}
-    for key, (field, declared) in setting_fields().items():
+    values: dict[str, SettingValue] = {}
+    for key, declared in SETTING_KEYS.items():
         if key not in given:
             continue
         try:
-            values[field] = declared.parse(given[key].value)
+            values[key] = declared.parse(given[key].value)
         except InvalidInput as error:
             row = given[key]
             problems.append(SettingProblem(row.origin, key, row.value, error.remedy, row.line))
     if problems:
         raise InvalidSettings(problems)
-    origins = {key: given[key].origin if key in given else DEFAULT_ORIGIN for key in setting_fields()}
+    origins = {key: given[key].origin if key in given else DEFAULT_ORIGIN for key in SETTING_KEYS}
     try:
-        settings = dataclasses.replace(Settings(), **values)
+        settings = Settings().with_values(values)
     except InvalidInput as error:
         line = given[error.field].line if error.field in given else None
         raise InvalidSettings(
@@ -236,7 +236,7 @@ def _nearest(key: str) -> str | None:
 
     The common prefix of the keys of delayed delivery is ignored: it would make all of them similar.
     """
-    folded = {_folded(known).replace(_DELAYED_DELIVERY, ""): known for known in setting_fields()}
+    folded = {_folded(known).replace(_DELAYED_DELIVERY, ""): known for known in SETTING_KEYS}
     matches = difflib.get_close_matches(_folded(key).replace(_DELAYED_DELIVERY, ""), folded, n=1)
     return folded[matches[0]] if matches else None
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from delayed_tracker.service.settings.keys import Group, setting
+from delayed_tracker.service.settings.keys import Group, Section, setting
 
 _DAY_MS = 86_400_000
 _INT32_MAX = 2**31 - 1
@@ -16,7 +16,7 @@ _TRACKERS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PulsarSettings:
+class PulsarSettings(Section):
     """Settings that a ``broker.conf`` may contain."""
 
     enabled: bool = setting(

@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 
-from delayed_tracker.service.settings.keys import Group, setting
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.settings.keys import Group, Section, check_order, setting
 
 _DAY_MS = 86_400_000
 _INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class StorageSettings:
+class StorageSettings(Section):
     """Settings of snapshots and memory."""
 
     storage_url: str = setting(
@@ -142,3 +143,14 @@ class StorageSettings:
         minimum=1,
         maximum=256,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if ":" not in self.storage_url:
+            raise InvalidInput(
+                "bucketSnapshotStorageUrl", self.storage_url, "give SCHEME:..., such as sqlite:data/tracker.db"
+            )
+        check_order(
+            ("trackerUnstoredIndexesMax", self.tracker_unstored_indexes_max),
+            ("unstoredIndexesMax", self.unstored_indexes_max),
+        )
