@@ -73,7 +73,7 @@ def test_delayed_tracker_is_a_namespace_package(wheel: zipfile.ZipFile):
     assert [str(part / "__init__.py") for part in PARTS if (part / "__init__.py").exists()] == []
     packages = {name.split("/")[1] for name in wheel.namelist() if name.endswith("/__init__.py")}
     assert packages == {
-        "cli", "client", "core", "ledger", "pulsar", "service", "snapshot", "spark", "storage", "v1", "wire",
+        "cli", "client", "core", "files", "ledger", "pulsar", "service", "snapshot", "spark", "storage", "v1", "wire",
     }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile):
     code = {path for part in PARTS[:-1] for path in part.rglob("*") if path.is_file()} | set(PARTS[-1].rglob("*.p*"))
     names = {path.relative_to(part.parent).as_posix() for part in PARTS for path in code if part in path.parents}
     assert {name for name in names if "__pycache__" not in name} <= shipped
-    typed = {"cli", "client", "core", "ledger", "service", "spark", "storage", "wire"}
+    typed = {"cli", "client", "core", "files", "ledger", "service", "spark", "storage", "wire"}
     assert {f"delayed_tracker/{name}/py.typed" for name in typed} <= shipped
 
 
@@ -94,7 +94,7 @@ def test_modules_beside_a_program_hide_none_of_ours(wheel: zipfile.ZipFile, tmp_
     wheel.extractall(tmp_path / "installed")
     program = tmp_path / "program"
     program.mkdir()
-    for name in ("tracker", "snapshot_storage", "spark_rebuild", "service", "client", "core", "wire"):
+    for name in ("tracker", "snapshot_storage", "spark_rebuild", "service", "client", "core", "files", "wire"):
         (program / f"{name}.py").write_text("raise AssertionError('imported by mistake')\n", encoding="utf-8")
     (program / "dispatcher.py").write_text("import delayed_tracker.client.blocking\n", encoding="utf-8")
     given = {"PYTHONPATH": str(tmp_path / "installed"), "HOME": str(tmp_path)}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from delayed_tracker.core.index.lookup import PositionLookup
+from delayed_tracker.core.index.membership import PositionLookup
 from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.harness.shell import LATER_MS, Shell

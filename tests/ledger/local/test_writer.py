@@ -9,7 +9,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
 from delayed_tracker.ledger.entry.interceptor_names import load_interceptors
 from delayed_tracker.ledger.entry.interceptors import BrokerEntryMetadataInterceptor, broker_metadata_of
-from delayed_tracker.ledger.local import last_index as last_index_module
+from delayed_tracker.ledger.local import opening
 from delayed_tracker.ledger.local.errors import AppendFailed, LedgerInUse, TopicTerminated, WriterClosed
 from delayed_tracker.ledger.local.opening import open_writer
 from delayed_tracker.ledger.local.rollover import RolloverLimits
@@ -94,7 +94,7 @@ def test_the_index_survives_restarts(tmp_path):
 
 def test_the_index_survives_a_crash_behind_entries_without_one(tmp_path, monkeypatch):
     """After a crash, the index continues from the newest entry that has one, however far back."""
-    monkeypatch.setattr(last_index_module, "_ENTRIES_AT_ONCE", 3)
+    monkeypatch.setattr(opening, "_ENTRIES_AT_ONCE", 3)
     for without in (0, 1, 3, 7):
         directory = tmp_path / str(without)
         killed = writer_of(directory, names=["index"])

@@ -14,11 +14,11 @@ from delayed_tracker.ledger.offload.blob_store import BlobStore
 from delayed_tracker.ledger.offload.map_file_source import open_map_files
 from delayed_tracker.ledger.offload.offload_source import OffloadSource
 from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.queries.topic_queries import last_message
 from delayed_tracker.ledger.source_url import open_source, open_sources
 from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from delayed_tracker.ledger.topic.combined_source import CombinedSource
 from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
-from delayed_tracker.ledger.topic.last_message import last_message
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
 from tests.ledger.harness.disks import DiskFiles
 from tests.ledger.harness.log_files import TOPIC, topic_path, write_dump

@@ -1,8 +1,8 @@
 """Tests of the last message of a topic."""
 
 from delayed_tracker.core.values.columns import Position
+from delayed_tracker.ledger.queries.topic_queries import LastMessage, last_message
 from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
-from delayed_tracker.ledger.topic.last_message import LastMessage, last_message
 from delayed_tracker.ledger.topic.topic_log import TopicLog
 from tests.ledger.harness.memory_ledgers import entry, log_of
 

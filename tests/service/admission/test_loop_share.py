@@ -2,7 +2,7 @@
 
 import asyncio
 
-from delayed_tracker.service.admission.loop_share import LoopShare
+from delayed_tracker.service.admission.calls import LoopShare
 from tests.service.harness.shell import settle
 
 

@@ -6,8 +6,8 @@ import pytest
 from delayed_tracker.cli.terminal.output import instant
 from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.queries.explain import in_two_units
 from delayed_tracker.service.queries.histogram import Bars
-from delayed_tracker.service.queries.time_span import in_two_units
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.harness.rpc import REF, add, opened, poll, refused, stats_of

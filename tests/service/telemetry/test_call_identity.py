@@ -10,8 +10,8 @@ import structlog
 from google.rpc import error_details_pb2, status_pb2
 
 from delayed_tracker.service.telemetry.call_identity import CallIdentity
-from delayed_tracker.service.telemetry.failures import STORE_FAILED
 from delayed_tracker.service.telemetry.logs import configure_logging
+from delayed_tracker.service.telemetry.storage_log import STORE_FAILED
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.harness.rpc import REF, add, opened, refused

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import TrackerKey
-from delayed_tracker.service.telemetry.failures import FENCED, STORE_FAILED
 from delayed_tracker.service.telemetry.line_budget import MINUTE_MS, LineBudget
+from delayed_tracker.service.telemetry.storage_log import FENCED, STORE_FAILED
 from delayed_tracker.service.trackers.tracker_events import LINES_MAX
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.v1 import tracker_pb2 as pb

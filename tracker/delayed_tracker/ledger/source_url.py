@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, unquote
 
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.core.values.home_paths import refuse_home_path
+from delayed_tracker.files.home_paths import refuse_home_path
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.local.source import open_local_ledgers
 from delayed_tracker.ledger.offload.blob_source import open_blobs

@@ -1,6 +1,6 @@
 """One opener per storage file: two locks, which the kernel releases even after kill -9.
 
-:class:`PathLock` locks a file beside the storage file that contains the process id. :class:`FileLock` locks the storage
+:func:`lock_path` locks a file beside the storage file that contains the process id. :class:`FileLock` locks the storage
 file itself, which may have other names: hard links, another mount, the name before it was renamed. SQLite keeps a log
 beside each name, so two openers under two names would destroy the file.
 
@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 from typing import Final, Self
 
+from delayed_tracker.files.lock_file import LockFile
 from delayed_tracker.storage.errors import StorageInUse
 
 
@@ -22,38 +23,17 @@ def lock_path_of(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
-class PathLock:
-    """An exclusive lock on ``PATH.lock``, from construction to :meth:`release`."""
+def lock_path(path: Path) -> LockFile:
+    """Lock the lock file of a storage path.
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    @classmethod
-    def acquire(cls, path: Path) -> Self:
-        """Take the lock of a storage path.
-
-        Raises:
-            StorageInUse: it is taken; the message names the process.
-            OSError: the lock file cannot be created, or the file system has no locks.
-        """
-        descriptor = os.open(lock_path_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-            os.close(descriptor)
-            who = "this process has" if holder == str(os.getpid()) else f"process {holder or 'unknown'} has"
-            raise StorageInUse(f"{who} {path} open already; stop it, or give this one another path") from error
-        except OSError:
-            os.close(descriptor)
-            raise
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        return cls(descriptor)
-
-    def release(self) -> None:
-        """Release the lock; called once."""
-        os.close(self._descriptor)
+    Raises:
+        StorageInUse: it is taken; the message names the process.
+        OSError: the lock file cannot be created, or the file system has no locks.
+    """
+    return LockFile.acquire(
+        lock_path_of(path),
+        lambda holder: StorageInUse(f"{holder} has {path} open already; stop it, or give this one another path"),
+    )
 
 
 FileId = tuple[int, int]

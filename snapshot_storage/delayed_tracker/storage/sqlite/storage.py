@@ -15,7 +15,7 @@ from typing import Final
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.core.values.home_paths import refuse_home_path
+from delayed_tracker.files.home_paths import refuse_home_path
 from delayed_tracker.storage.errors import StorageInUse, StorageUnavailable
 from delayed_tracker.storage.protocol import (
     CatalogueEntry,

@@ -17,9 +17,10 @@ from queue import SimpleQueue
 from typing import Final, TypeVar
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.files.lock_file import LockFile
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.storage.sqlite import schema as sqlite_schema
-from delayed_tracker.storage.sqlite.lock import FileLock, PathLock, file_id_of, lock_path_of
+from delayed_tracker.storage.sqlite.lock import FileLock, file_id_of, lock_path, lock_path_of
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
@@ -102,7 +103,7 @@ class SqliteThreads:
         self._reader_threads = ThreadPoolExecutor(reader_count, thread_name_prefix="sqlite-reader")
         self._readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
         self._writer: sqlite3.Connection | None = None
-        self._path_lock: PathLock | None = None
+        self._path_lock: LockFile | None = None
         self._file_lock: FileLock | None = None
         self._accepts = False
 
@@ -131,7 +132,7 @@ class SqliteThreads:
             if self._path.exists() and not lock_path_of(self._path).exists():
                 self._file_lock = FileLock.acquire(self._path)
                 sqlite_schema.require_ours_or_new(self._path)
-            self._path_lock = PathLock.acquire(self._path)
+            self._path_lock = lock_path(self._path)
             if self._file_lock is None:
                 self._file_lock = FileLock.acquire(self._path)
             sqlite_schema.require_ours_or_new(self._path)

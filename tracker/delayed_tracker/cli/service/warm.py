@@ -7,7 +7,7 @@ import typer
 
 from delayed_tracker.cli.terminal.output import counted, print_json, progress, say
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.core.values.home_paths import refuse_home_path
+from delayed_tracker.files.home_paths import refuse_home_path
 
 
 def warm(

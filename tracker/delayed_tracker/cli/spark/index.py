@@ -1,11 +1,14 @@
 """Command ``spark-rebuild index``: writes the table of message indexes (PIP-415) as Parquet."""
 
 from dataclasses import dataclass
-from typing import Annotated, Final
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Final
 
 import typer
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
 
 from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_cause, first_said, job_error
 from delayed_tracker.cli.spark.options import (
@@ -23,7 +26,6 @@ from delayed_tracker.cli.spark.options import (
 )
 from delayed_tracker.cli.spark.running_job import Stages, spark_job
 from delayed_tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
-from delayed_tracker.cli.spark.table_place import REMEDY, require_place
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson, written_out
 from delayed_tracker.cli.terminal.output import print_json, say
@@ -41,6 +43,8 @@ _FILE_SYSTEMS: Final = ("java.io.", "java.net.", "java.nio.", "org.apache.hadoop
 """Packages of the Java errors that concern the table's place."""
 _WORKERS: Final = frozenset({"java.io.EOFException", "org.apache.spark.api.python.PythonException"})
 """Java errors that end a task if its Python worker has ended or failed."""
+REMEDY: Final = "give a place that the driver and all workers can write to"
+_LOCAL: Final = "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +146,36 @@ def _write_error(error: PySparkException | Py4JJavaError, output: str, source: s
     if isinstance(failed, SparkJobFailed) and is_written and kind not in _WORKERS:
         return InvalidInput("--output", output, f"{cause}: {REMEDY}")
     return failed
+
+
+def require_place(session: SparkSession, url: str) -> None:
+    """Refuse a place on this machine that is not writable. Other places are not checked.
+
+    The check is early because a job would fail only at its end.
+
+    Args:
+        session: session whose configuration maps a path to a file system.
+        url: URL of the table, which need not exist.
+    Raises:
+        InvalidInput: nothing can be created there; with the reason.
+        Py4JJavaError: Spark has no such file system.
+    """
+    path = _local_path(session, url)
+    if path is None:
+        return
+    try:
+        found = next(place for place in (path, *path.parents) if place.exists())
+        # An existing table is removed and created again.
+        with TemporaryDirectory(prefix=".spark-rebuild-", dir=path.parent if found == path else found):
+            pass
+    except OSError as error:
+        raise InvalidInput("--output", url, f"nothing can be made there ({error.strerror}): {REMEDY}") from error
+
+
+def _local_path(session: SparkSession, url: str) -> Path | None:
+    java: Any = session._jvm  # noqa: SLF001  only Spark maps a path to its file system, which may be a cluster's
+    place = java.org.apache.hadoop.fs.Path(url)
+    system = place.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    if system.getScheme() != _LOCAL:
+        return None
+    return Path(system.makeQualified(place).toUri().getPath())

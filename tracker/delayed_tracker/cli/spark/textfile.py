@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.core.values.home_paths import refuse_home_path
+from delayed_tracker.files.home_paths import refuse_home_path
 
 _MEANINGS = {
     "read_entries": "Entries read by the last job",

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from delayed_tracker.core.values.home_paths import refuse_home_path
+from delayed_tracker.files.home_paths import refuse_home_path
 
 
 def written_out(param: typer.CallbackParam, value: Any) -> Any:

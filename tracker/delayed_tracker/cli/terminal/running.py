@@ -16,7 +16,6 @@ import typer
 
 from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
 from delayed_tracker.cli.terminal.failures import CommandLine, bad_usage, print_error
-from delayed_tracker.cli.terminal.full_stderr import survive_full_stderr
 from delayed_tracker.cli.terminal.output import for_machines, notice_console, progress_shown
 from delayed_tracker.core.kernels.compile_notice import call_once_before_compiling
 from delayed_tracker.core.values.errors import DelayedTrackerError
@@ -178,3 +177,42 @@ def _prepare_streams() -> None:
         # The parent process closed stderr: it does not want the messages.
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # open as long as the process
     survive_full_stderr()
+
+
+class DroppingText(io.TextIOWrapper):
+    """Text stream that tolerates a full disk. A broken pipe is still an error, and ends the command as elsewhere."""
+
+    def write(self, text: str, /) -> int:
+        """Write the text, or drop it and all later text."""
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            self._drop()
+            return len(text)
+
+    def flush(self) -> None:
+        """Write the buffered text, or drop it and all later text."""
+        try:
+            super().flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            self._drop()
+
+    def _drop(self) -> None:
+        # Otherwise each write, and the end of the interpreter, would try to write the buffered text again.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+
+
+def survive_full_stderr() -> None:
+    """Replace ``sys.stderr``, if it is the process's own."""
+    stderr = sys.stderr
+    if stderr is sys.__stderr__ and type(stderr) is io.TextIOWrapper:
+        encoding, errors = stderr.encoding, stderr.errors
+        sys.stderr = sys.__stderr__ = DroppingText(  # type: ignore[misc]  # the interpreter's own stream must stay open
+            stderr.detach(), encoding=encoding, errors=errors, line_buffering=True, write_through=True
+        )

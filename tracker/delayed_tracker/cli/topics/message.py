@@ -11,7 +11,7 @@ from delayed_tracker.cli.terminal.output import Json, instant, jsonable, print_j
 from delayed_tracker.cli.tracker.positions import parse_position
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.core.values.home_paths import refuse_home_path
+from delayed_tracker.files.home_paths import refuse_home_path
 from delayed_tracker.ledger.compression import MESSAGE_BYTES_MAX
 from delayed_tracker.ledger.messages import KeyLoader, Message, MessageOptions, load_key_files
 from delayed_tracker.ledger.messages.one_entry import messages_of_entry

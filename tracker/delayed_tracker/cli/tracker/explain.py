@@ -8,7 +8,7 @@ from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server,
 from delayed_tracker.cli.terminal.output import instant, print_json, say, show, table
 from delayed_tracker.cli.tracker.positions import parse_position
 from delayed_tracker.client.blocking import DelayedTrackerClient
-from delayed_tracker.service.queries.time_span import in_two_units
+from delayed_tracker.service.queries.explain import in_two_units
 
 
 def explain(

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from delayed_tracker.core.values.columns import Position
+from delayed_tracker.files.lock_file import LockFile
 from delayed_tracker.ledger.compaction.compactor import Compaction, CompactionSummary
 from delayed_tracker.ledger.errors import BadEntry, ErrorPolicy
 from delayed_tracker.ledger.local.compacted import CompactedMetadata
+from delayed_tracker.ledger.local.errors import LedgerInUse
 from delayed_tracker.ledger.local.files.disk import Disk, make_durably
 from delayed_tracker.ledger.local.files.layout import LedgerDirectory, TopicDirectory
-from delayed_tracker.ledger.local.files.locks import FileLock
 from delayed_tracker.ledger.local.files.records import Frames, Payloads
 from delayed_tracker.ledger.local.ledger_ids import take_ledger_id
 from delayed_tracker.ledger.local.open_ledger import OpenLedger
@@ -94,7 +95,9 @@ def compact_local_topic(
         log = source.topic_log(topic)
         files = place.topic(log.name).compacted
         make_durably(files.path, disk)
-        lock = FileLock.acquire(files.lock, f"the compacted ledgers of {log.name} in {directory}")
+        lock = LockFile.acquire(
+            files.lock, lambda holder: LedgerInUse.by(holder, f"the compacted ledgers of {log.name} in {directory}")
+        )
         try:
             compaction = Compaction(
                 log=log,

@@ -1,5 +1,7 @@
 """Errors of writing local ledgers, one class for each reaction of the caller."""
 
+from typing import Self
+
 from delayed_tracker.core.values.columns import Position, PositionColumns
 from delayed_tracker.ledger.errors import LedgerError
 
@@ -8,6 +10,11 @@ class LedgerInUse(LedgerError):
     """Another writer has the topic open. Stop that writer, or write to another topic or directory."""
 
     reason = "LEDGER_IN_USE"
+
+    @classmethod
+    def by(cls, holder: str, what: str) -> Self:
+        """Return the error for something that a process writes to."""
+        return cls(f"{holder} writes to {what} already; stop it first, or use another directory")
 
 
 class WriterClosed(LedgerError):

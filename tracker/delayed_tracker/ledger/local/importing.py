@@ -1,16 +1,17 @@
 """Copies topics from any source into local ledgers, entry by entry; payloads and positions do not change."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.entry.entry_columns import scan_entries
 from delayed_tracker.ledger.entry.interceptors import INDEX_PROPERTY
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
-from delayed_tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy, LedgerFileInvalid
+from delayed_tracker.ledger.errors import ANOTHER_COPY, BadEntry, EntriesUnreadable, ErrorPolicy, LedgerFileInvalid
 from delayed_tracker.ledger.local.files.disk import Disk
 from delayed_tracker.ledger.local.files.layout import LedgerDirectory, TopicDirectory
 from delayed_tracker.ledger.local.files.records import Frames, Payloads
@@ -21,8 +22,8 @@ from delayed_tracker.ledger.local.opening import open_writer, sweep
 from delayed_tracker.ledger.local.writer import TopicWriter
 from delayed_tracker.ledger.progress import Progress
 from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
+from delayed_tracker.ledger.topic.entry_location import unreadable_entry
 from delayed_tracker.ledger.topic.topic_log import Ledger, TopicLog
-from delayed_tracker.ledger.topic.undigested import proven_entries
 from delayed_tracker.ledger.topic_name import TopicName
 
 LEFT_OUT_MAX: Final = 1 << 24
@@ -231,3 +232,36 @@ def _copy_properties(log: TopicLog, writer: TopicWriter) -> None:
         properties[INDEX_PROPERTY] = ours
     metadata = writer.metadata.with_properties(properties)
     writer.store(metadata.with_termination(log.terminated_at or metadata.terminated_at))
+
+
+@runtime_checkable
+class UndigestedLedger(Protocol):
+    """Ledger whose entries may differ from what was written.
+
+    Storage without digests reveals a wrong byte only in the producer's CRC32C. A bookie and a local ledger store a digest
+    with each entry. If the digest fits, the entry is what the broker wrote. Tiered storage has no digests, or digests that
+    may be lost while the entries remain.
+    """
+
+    @property
+    def lacks_digests(self) -> bool:
+        """Always True. Ledgers with digests do not have this property."""
+
+
+def proven_entries(topic: TopicName, ledger: Ledger, read: LedgerEntries) -> LedgerEntries:
+    """Move messages with a wrong CRC32C or frame to the bad entries, with file and offset.
+
+    Args:
+        topic: topic of the ledger; entries that are not messages have no checksum.
+        ledger: ledger of the entries; if it has digests, ``read`` is returned unchanged.
+        read: entries read from the ledger.
+    Cost: O(bytes) for ledgers without digests.
+    """
+    if not topic.holds_messages or not isinstance(ledger, UndigestedLedger):
+        return read
+    columns = scan_entries(read.entries)
+    bad = [
+        replace(unreadable_entry(ledger, int(read.entries.entry_id[row]), reason), remedy=ANOTHER_COPY)
+        for row, reason in columns.unreadable()
+    ]
+    return LedgerEntries(read.entries.take(columns.readable), (*read.bad_entries, *bad)) if bad else read

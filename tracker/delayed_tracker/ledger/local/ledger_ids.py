@@ -6,11 +6,11 @@ from typing import Final
 
 from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.files.lock_file import waiting_lock
 from delayed_tracker.ledger.errors import MetadataInvalid
 from delayed_tracker.ledger.local.files import checked_file
 from delayed_tracker.ledger.local.files.disk import Disk
 from delayed_tracker.ledger.local.files.layout import LedgerDirectory
-from delayed_tracker.ledger.local.files.locks import waiting_lock
 
 _MAGIC: Final = b"DTLI"
 _NEXT_ID: Final = struct.Struct(">q")

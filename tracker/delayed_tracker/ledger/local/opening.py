@@ -3,16 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
-from delayed_tracker.ledger.entry.interceptors import INDEX_PROPERTY, BrokerEntryMetadataInterceptor
+import numpy as np
+
+from delayed_tracker.files.lock_file import LockFile
+from delayed_tracker.ledger.entry.interceptors import (
+    BROKER_MAGIC,
+    INDEX_PROPERTY,
+    BrokerEntryMetadataInterceptor,
+    broker_metadata_of,
+)
+from delayed_tracker.ledger.entry.stored_entries import StoredEntries
 from delayed_tracker.ledger.errors import BadEntry, ErrorPolicy, MetadataInvalid
-from delayed_tracker.ledger.local.errors import LedgerDamaged
+from delayed_tracker.ledger.local.errors import LedgerDamaged, LedgerInUse
 from delayed_tracker.ledger.local.files.disk import Disk, make_durably
 from delayed_tracker.ledger.local.files.layout import LedgerDirectory, TopicDirectory
-from delayed_tracker.ledger.local.files.locks import FileLock
 from delayed_tracker.ledger.local.files.records import INDEX_ROW_BYTES
 from delayed_tracker.ledger.local.found_records import find_records
-from delayed_tracker.ledger.local.last_index import last_index
 from delayed_tracker.ledger.local.ledger import LocalLedger
 from delayed_tracker.ledger.local.metadata import TopicMetadata, read_metadata
 from delayed_tracker.ledger.local.recovery import RecoveredLedger, cut_torn_end, examine_open_ledger
@@ -20,6 +28,9 @@ from delayed_tracker.ledger.local.rollover import RolloverLimits
 from delayed_tracker.ledger.local.writer import TopicWriter
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata
+
+_ENTRIES_AT_ONCE: Final = 4_096
+"""Entries of one read in the search for the newest message index."""
 
 
 def open_writer(
@@ -58,7 +69,7 @@ def open_writer(
     files = place.topic(name)
     for path in (place.root, place.topics_path, files.path):
         make_durably(path, disk)
-    lock = FileLock.acquire(files.lock, f"{name} in {directory}")
+    lock = LockFile.acquire(files.lock, lambda holder: LedgerInUse.by(holder, f"{name} in {directory}"))
     try:
         metadata = load_or_create(files, name, disk)
         recovered = _recovered(files, metadata, on_error)
@@ -179,3 +190,45 @@ def _damaged(bad_entries: Sequence[BadEntry]) -> LedgerDamaged:
         f"{bad_entries[0]}{more}; restore the file from a copy, or open the topic with on_error=skip",
         metadata={"bad_entry_count": str(len(bad_entries))},
     )
+
+
+def last_index(ledger: LocalLedger, *, look_back: bool) -> tuple[BrokerEntryMetadata | None, tuple[BadEntry, ...]]:
+    """Return the broker metadata of the newest entry that has an index, and the unreadable entries found on the way.
+
+    The managed ledger's property may be out of date. A broker reads only the last entry, which is enough for a ledger that
+    was closed properly, because the property was written then. In a ledger that a crash left open, the last entries may
+    have no index: they count as no message, or the interceptors were off. Then all entries are searched for the newest one
+    with an index.
+
+    Args:
+        ledger: the topic's last ledger, not empty.
+        look_back: search all entries; otherwise only the last one, and others only if that is bad.
+    Raises:
+        LedgerFileInvalid: the file cannot be a ledger's log.
+        OSError: the file cannot be read.
+    Cost: O(bytes read).
+    """
+    bad: list[BadEntry] = []
+    last = ledger.last_entry_id
+    first = last
+    while last >= 0:
+        read = ledger.read(first, last)
+        bad += read.bad_entries
+        found = _newest(read.entries)
+        if found is not None or not (look_back or bad):
+            return found, tuple(bad)
+        last = first - 1
+        first = max(0, last - _ENTRIES_AT_ONCE + 1)
+    return None, tuple(bad)
+
+
+def _newest(entries: StoredEntries) -> BrokerEntryMetadata | None:
+    framed = entries.end - entries.start >= len(BROKER_MAGIC)
+    octets = np.frombuffer(entries.buffer, np.uint8)
+    for place, octet in enumerate(BROKER_MAGIC):
+        framed[framed] = octets[entries.start[framed] + place] == octet
+    for row in reversed(np.flatnonzero(framed).tolist()):
+        metadata = broker_metadata_of(entries.payload(row))
+        if metadata is not None and metadata.HasField("index"):
+            return metadata
+    return None

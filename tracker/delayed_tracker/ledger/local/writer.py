@@ -18,12 +18,12 @@ import numpy as np
 
 from delayed_tracker.core.values.columns import Int64Array, Position, PositionColumns
 from delayed_tracker.core.values.errors import InvalidInput, InvariantViolation
+from delayed_tracker.files.lock_file import LockFile
 from delayed_tracker.ledger.entry.interceptors import BrokerEntryMetadataInterceptor, intercept_all
 from delayed_tracker.ledger.local.errors import AppendFailed, TopicTerminated, WriterClosed
 from delayed_tracker.ledger.local.files.confirmed_file import ConfirmedFile
 from delayed_tracker.ledger.local.files.disk import Disk
 from delayed_tracker.ledger.local.files.layout import LedgerDirectory, TopicDirectory
-from delayed_tracker.ledger.local.files.locks import FileLock
 from delayed_tracker.ledger.local.files.records import ENTRY_BYTES_MAX, Frames, Payloads
 from delayed_tracker.ledger.local.ledger_ids import take_ledger_id
 from delayed_tracker.ledger.local.metadata import TopicMetadata
@@ -43,7 +43,7 @@ class TopicWriter:
         directory: LedgerDirectory,
         metadata: TopicMetadata,
         *,
-        lock: FileLock,
+        lock: LockFile,
         interceptors: Sequence[BrokerEntryMetadataInterceptor],
         limits: RolloverLimits,
         recovered: RecoveredLedger | None,
@@ -55,7 +55,7 @@ class TopicWriter:
         """End of the ledger that the previous writer left open; None if it left none."""
         self._directory = directory
         self._files: TopicDirectory = directory.topic(metadata.topic)
-        self._lock: FileLock | None = lock
+        self._lock: LockFile | None = lock
         self._interceptors = tuple(interceptors)
         self._limits = limits
         self._disk = disk

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.files.whole_file import read_whole
 from delayed_tracker.ledger.errors import DecryptionFailed
-from delayed_tracker.ledger.whole_file import read_whole
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 
 KEY_BYTES_MAX: Final = 2**16

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from delayed_tracker.core.values.columns import Position
@@ -13,7 +14,6 @@ from delayed_tracker.ledger.queries.message_index import IndexLookupMode, get_me
 from delayed_tracker.ledger.queries.seek import TimeSeek, oldest_message_expired, seek_by_time
 from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
 from delayed_tracker.ledger.topic.entry_pages import EntryPage, read_page
-from delayed_tracker.ledger.topic.last_message import last_message
 from delayed_tracker.ledger.topic.topic_log import LedgerSource, TopicLog
 from delayed_tracker.ledger.topic_name import TopicName
 
@@ -71,7 +71,7 @@ class TopicQueries:
         return oldest_message_expired(lookup, ttl_seconds, now_ms=now_ms, mark_delete=mark_delete)
 
     def get_last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
-        """Call :func:`~delayed_tracker.ledger.topic.last_message.last_message` for a topic.
+        """Call :func:`~delayed_tracker.ledger.queries.topic_queries.last_message` for a topic.
 
         Args:
             topic: its name.
@@ -108,3 +108,30 @@ class TopicQueries:
             if not any(found.startswith(name.namespace_prefix) for found in topics):
                 raise NamespaceNotFound(error.message, metadata=error.metadata) from error
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class LastMessage:
+    """Position of the last message."""
+
+    position: Position
+    """Entry -1 of the last ledger if the topic has no entries; (-1, -1) if it has no ledgers."""
+    batch_index: int
+    """Index within the batch; -1 outside of a batch."""
+
+
+def last_message(lookup: EntryLookup) -> LastMessage:
+    """Return the last message of any kind, including system messages and messages of open or aborted transactions.
+
+    Raises:
+        EntriesUnreadable: the last entry is missing or damaged.
+    Cost: one entry.
+    Source: PersistentTopic.java (getLastMessageId).
+    """
+    if not lookup.entry_count:
+        ledgers = lookup.log.ledgers
+        return LastMessage(Position(ledgers[-1].ledger_id if ledgers else -1, -1), -1)
+    number = lookup.entry_count - 1
+    metadata = lookup.metadata(number)
+    batched = metadata.HasField("num_messages_in_batch")
+    return LastMessage(lookup.position(number), metadata.num_messages_in_batch - 1 if batched else -1)

@@ -11,7 +11,7 @@ advance: a large message of a stream that was idle or sent small messages. The n
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
@@ -19,13 +19,12 @@ import grpc
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.admission.byte_budget import ByteBudget, Hold
-from delayed_tracker.service.admission.read_deadlines import ReadDeadlines
 from delayed_tracker.service.errors import Overloaded
 from delayed_tracker.service.limits import ServiceLimits
 
+T = TypeVar("T")
 RequestT = TypeVar("RequestT")
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-
 SMALL_MESSAGE_BYTES: Final = 256 * 2**10
 _SEAT_SECONDS_MAX: Final = 3.0
 """Time for the messages of all seats together to arrive over a network of 1 Gbit/s, also on a busy machine."""
@@ -35,6 +34,61 @@ _SHORTENED: Final = 0.9
 
 Otherwise, thousands of streams that were opened in advance would delay those that have something to send.
 """
+
+
+class ReadDeadlines:
+    """Cancels reads that take longer than ``read_max_ms``, at the latest after 1.5 times that.
+
+    All reads share a single timer, because nearly every one ends within a millisecond. ``asyncio.timeout`` would create and
+    cancel a timer for each, which costs more for a small call than all other work of receiving it.
+    """
+
+    def __init__(self, read_max_ms: int) -> None:
+        self._read_max_s = read_max_ms / 1_000
+        self._begun_s: dict[asyncio.Task[object], float] = {}
+        """Reading tasks and the times at which they began, in that order."""
+        self._overdue: set[asyncio.Task[object]] = set()
+        self._is_armed = False
+
+    async def within(self, reading: Awaitable[T]) -> T:
+        """Await a read in the current task, which has no other read in flight.
+
+        Raises:
+            TimeoutError: it took too long and was cancelled.
+        """
+        task = asyncio.current_task()
+        if task is None:
+            raise AssertionError("only a task can be cancelled")
+        loop = task.get_loop()
+        self._begun_s[task] = loop.time()
+        if not self._is_armed:
+            self._arm(loop)
+        try:
+            return await reading
+        except asyncio.CancelledError as error:
+            # If there is another cancellation as well, the task ends as cancelled.
+            if task not in self._overdue or task.uncancel() > 0:
+                raise
+            raise TimeoutError from error
+        finally:
+            del self._begun_s[task]
+            self._overdue.discard(task)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_armed = True
+        loop.call_later(self._read_max_s / 2, self._cancel_overdue, loop)
+
+    def _cancel_overdue(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_armed = False
+        latest_s = loop.time() - self._read_max_s
+        for task, begun_s in self._begun_s.items():
+            if begun_s > latest_s:
+                break
+            if task not in self._overdue:
+                self._overdue.add(task)
+                task.cancel()
+        if self._begun_s:
+            self._arm(loop)
 
 
 class Receiving:

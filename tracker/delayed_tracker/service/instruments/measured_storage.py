@@ -7,11 +7,17 @@ from typing import Final, TypeVar
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.instruments.histogram import Histogram
-from delayed_tracker.service.instruments.storage_space import SpaceWatch
-from delayed_tracker.service.telemetry.slow_storage import SlowStorage
 from delayed_tracker.service.telemetry.spans import Spans
+from delayed_tracker.service.telemetry.storage_log import SlowStorage
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, SnapshotStore, StoredSnapshot
+from delayed_tracker.storage.protocol import (
+    CatalogueEntry,
+    CatalogueState,
+    ReportsSpace,
+    SnapshotStore,
+    StorageSpace,
+    StoredSnapshot,
+)
 
 Answer = TypeVar("Answer")
 
@@ -39,6 +45,7 @@ _OUTCOMES: Final = (
 _OTHER: Final = "failed"
 STORAGE_OUTCOMES: Final = ("ok", *(outcome for _, outcome in _OUTCOMES), _OTHER)
 STORAGE_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+LOOK_S: Final = 10.0
 
 
 class OperationCalls:
@@ -195,3 +202,43 @@ class MeasuredStorage:
     async def list(self, topic: str, cursor: str) -> CatalogueState:
         """See the protocol."""
         return await self._measured("list", lambda: self.inner.list(topic, cursor), topic=topic, subscription=cursor)
+
+
+class SpaceWatch:
+    """Query of the space every ten seconds; none for a storage without ``ReportsSpace``.
+
+    It reads in the background, so that a scrape does not wait for it.
+
+    Args:
+        storage: queried from the event loop in which it was started.
+    """
+
+    def __init__(self, storage: SnapshotStore) -> None:
+        self.space: StorageSpace | None = None
+        """The last answer; None if there is none, or if the storage was unavailable."""
+        self._storage = storage if isinstance(storage, ReportsSpace) else None
+        self._asking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Query the space once, and then every ten seconds."""
+        if self._storage is not None:
+            self.space = await _answer(self._storage)
+            self._asking = asyncio.ensure_future(self._ask(self._storage))
+
+    def stop(self) -> None:
+        """Stop the queries. May be called if they are not running."""
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
+
+    async def _ask(self, storage: ReportsSpace) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.space = await _answer(storage)
+
+
+async def _answer(storage: ReportsSpace) -> StorageSpace | None:
+    try:
+        return await storage.space()
+    except StorageUnavailable:
+        return None  # the metric has no sample then, and calls that matter are counted by outcome

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.core.values.home_paths import refuse_home_path
+from delayed_tracker.files.home_paths import refuse_home_path
 
 _OPTION: Final = "--ready-file"
 

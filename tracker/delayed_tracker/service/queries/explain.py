@@ -7,13 +7,25 @@ from delayed_tracker.core.values.columns import ENTRY_ID_MAX, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.verb_results import Explanation, MessagePlace
 from delayed_tracker.service.queries.segment_reader import SegmentReader
-from delayed_tracker.service.queries.time_span import in_two_units
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
 
+_UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 _ON_DISK = (MessagePlace.LOADING_SEGMENT, MessagePlace.UNLOADED_SEGMENT)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def in_two_units(duration_ms: int) -> str:
+    """Return the duration in its two largest units, rounded down: "3 d 4 h"."""
+    parts: list[str] = []
+    for unit_ms, name in _UNITS_MS:
+        count, duration_ms = divmod(duration_ms, unit_ms)
+        if count or parts:
+            parts.append(f"{count} {name}")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if not part.startswith("0 ")) or "0 ms"
 
 
 @dataclass(frozen=True, slots=True)

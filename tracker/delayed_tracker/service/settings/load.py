@@ -22,7 +22,7 @@ from typing import Final
 
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits
-from delayed_tracker.ledger.whole_file import read_whole
+from delayed_tracker.files.whole_file import read_whole
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.settings.file import Assignment, MalformedLine, parse_properties
 from delayed_tracker.service.settings.keys import SettingKey, SettingValue

@@ -14,7 +14,7 @@ from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.service.clock import Clock, pause
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.telemetry.failures import FailureLog
+from delayed_tracker.service.telemetry.storage_log import FailureLog
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.protocol import SnapshotStore
 

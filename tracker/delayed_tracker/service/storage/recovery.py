@@ -20,7 +20,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.service.telemetry.failures import SNAPSHOT_LOST
+from delayed_tracker.service.telemetry.storage_log import SNAPSHOT_LOST
 from delayed_tracker.storage.codec.codec import decode_metadata
 from delayed_tracker.storage.errors import (
     SnapshotConflict,

@@ -37,10 +37,9 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.instruments.bucket_operations import EffectAccount
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.service.storage.effect_results import EffectResults
 from delayed_tracker.service.storage.merging import MergeSourceLost, MergeTooLarge, SnapshotMerge
-from delayed_tracker.service.storage.snapshot_writer import SnapshotWriter
-from delayed_tracker.service.telemetry.failures import (
+from delayed_tracker.service.storage.snapshot_writer import EffectResults, SnapshotWriter
+from delayed_tracker.service.telemetry.storage_log import (
     DELETE_FAILED,
     LOAD_FAILED,
     MERGE_FAILED,

@@ -6,22 +6,91 @@ catalogue write.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
+from delayed_tracker.core.engine.effect_results import EffectResult
+from delayed_tracker.core.engine.effects import DeleteSnapshots, MergeSnapshots
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.service.storage.checkpoint import checkpointed
-from delayed_tracker.service.storage.effect_results import EffectResults
-from delayed_tracker.service.telemetry.failures import CHECKPOINT_FAILED, FENCED
-from delayed_tracker.storage.errors import SnapshotConflict, StorageError
+from delayed_tracker.service.telemetry.storage_log import CHECKPOINT_FAILED, FENCED
+from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, StorageError, StorageFormatUnsupported
 from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.publication import Publication, catalogue_entry
+from delayed_tracker.storage.summary import decode_summary
 
 Answer = TypeVar("Answer")
+
+
+class EffectResults(Protocol):
+    """The open tracker, as its runner sees it."""
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the core now."""
+        ...
+
+    @property
+    def mark_delete(self) -> Position:
+        """Mark-delete position of the core now."""
+        ...
+
+    def apply(self, result: EffectResult) -> bool:
+        """Apply a result. Returns False if the core has forgotten the effect: then the runner undoes what it made."""
+        ...
+
+    def still_tracked(self, effect: MergeSnapshots) -> PositionBitmap:
+        """Return a copy of the positions that the sources of a merge track now; fewer than when it was asked for."""
+        ...
+
+    def catalogue_written(self, effect: DeleteSnapshots) -> None:
+        """Note that the catalogue carries the effect's epoch and none of its buckets; objects may remain."""
+        ...
+
+    def catalogue_fenced(self, epoch: int) -> None:
+        """Note that the catalogue refused this epoch, because it has a newer one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Catalogue entries to write, and the buckets that are left out."""
+
+    moved: list[CatalogueEntry]
+    """Entries whose ``consumed`` has changed, with the new value."""
+    unreadable: list[int]
+    """Ids of buckets whose summary does not decode. Their consumed positions return as duplicates."""
+
+
+def checkpointed(entries: Sequence[CatalogueEntry], remaining: Mapping[int, PositionBitmap]) -> Checkpoint:
+    """Return the changes that a close must record.
+
+    Consumed positions only reduce the duplicates after a restart. One that is not recorded is tracked again. A recorded
+    one that was not consumed returns with the dispatcher's replay.
+
+    Args:
+        entries: the present catalogue. Foreign entries, which have no summary, are not changed.
+        remaining: for each bucket id, the positions that are still tracked.
+    """
+    moved, unreadable = [], []
+    for entry in entries:
+        tracked = remaining.get(entry.bucket_id)
+        if tracked is None or not entry.summary:
+            continue
+        try:
+            consumed = decode_summary(entry.summary).bits.copy()
+        except (SnapshotCorrupt, StorageFormatUnsupported):
+            unreadable.append(entry.bucket_id)
+            continue
+        consumed.subtract(tracked)
+        stored = consumed.serialize() if consumed else b""
+        if stored != entry.consumed:
+            moved.append(replace(entry, consumed=stored))
+    return Checkpoint(moved, unreadable)
 
 
 class SnapshotWriter(Publication):

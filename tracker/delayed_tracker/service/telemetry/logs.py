@@ -6,16 +6,17 @@ Every line is an event name with fields: ``console`` for people, ``json`` (one o
 import contextlib
 import logging
 import sys
-from typing import TextIO
+import textwrap
+import traceback
+from typing import Final, TextIO
 
 import structlog
 from grpc.aio import InternalError
-from structlog.typing import EventDict, Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 from delayed_tracker.service.telemetry.call_identity import with_call
 from delayed_tracker.service.telemetry.log_size import bound_line
 from delayed_tracker.service.telemetry.printable import printable, printable_lines
-from delayed_tracker.service.telemetry.tracebacks import exception_as_objects, exception_as_text
 
 _QUIET_LOGGERS = {"uvicorn": logging.ERROR, "asyncio": logging.WARNING}
 """Libraries, with the level below which their lines are of no use to an operator of this service. uvicorn warns of
@@ -24,6 +25,10 @@ every request that is not HTTP, with which any client could fill the log.
 _GRPC_LOGGER = "grpc._cython.cygrpc"
 _SEVERAL_LINES = ("exception", "stack")
 """Fields that the console shows below their line."""
+FRAMES_MAX: Final = 10
+"""Frames of each exception of a chain. The innermost ones show what failed, and fit into a line."""
+_INDENT: Final = "    "
+"""A line of a log file that begins with any other character is a record of its own."""
 
 
 def configure_logging(log_format: str, level: str, *, stream: TextIO | None = None) -> None:
@@ -102,3 +107,23 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         )
         with contextlib.suppress(OSError, ValueError):  # the disk is full, or the stream is closed
             self.stream.write(self.format(line) + self.terminator)
+
+
+def exception_as_objects() -> Processor:
+    """Return the processor for JSON: a list of objects, the exception itself and then its causes.
+
+    It has place, type and message, but never the values of variables: they contain what callers sent, so also
+    credentials, and columns of thousands of positions.
+    """
+    transform = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, use_rich=False, max_frames=FRAMES_MAX)
+    return structlog.processors.ExceptionRenderer(transform)
+
+
+def exception_as_text() -> Processor:
+    """Return the processor for people: a traceback as Python prints it, indented."""
+    return structlog.processors.ExceptionRenderer(_text)
+
+
+def _text(exc_info: ExcInfo) -> str:
+    described = traceback.TracebackException(*exc_info, limit=-FRAMES_MAX, compact=True, capture_locals=False)
+    return textwrap.indent("".join(described.format()).rstrip("\n"), _INDENT)

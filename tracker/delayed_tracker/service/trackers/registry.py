@@ -28,7 +28,7 @@ from delayed_tracker.service.process.worker_threads import worker_threads
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
-from delayed_tracker.service.telemetry.failures import RECOVERY_FAILED
+from delayed_tracker.service.telemetry.storage_log import RECOVERY_FAILED
 from delayed_tracker.service.trackers.gate import HostState, Shared
 from delayed_tracker.service.trackers.host import Cleared, Opened, TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom

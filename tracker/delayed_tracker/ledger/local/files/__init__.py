@@ -1,4 +1,4 @@
-"""Files of local ledgers: names, formats, locks.
+"""Files of local ledgers: names and formats.
 
 Takes records and metadata and makes durable files.
 Read ``layout.py`` first, then ``records.py``.

@@ -1,7 +1,9 @@
-"""Log lines about storage failures, few enough for an operator to read.
+"""Log lines about the storage, few enough for an operator to read: its failures, and calls that were slow.
 
 The first failure of each tracker and kind is logged at once. As long as the failures continue, one line a minute
 follows, with the number of failures in between. A success ends the failure: the next one is logged at once again.
+Of all trackers together, each kind has a hundred lines a minute at most: an outage concerns every tracker. The minute's
+last line counts the others. Slow calls have ten lines a minute for each operation.
 """
 
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import structlog
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.telemetry.line_budget import LineBudget
 
 STORE_FAILED: Final = "snapshot not stored, its positions stay in memory"
 LOAD_FAILED: Final = "segments not loaded"
@@ -24,6 +27,13 @@ FENCED: Final = "another owner has taken over the tracker"
 
 REPEATED_AFTER_MS: Final = 60_000
 """Interval, in milliseconds, at which a lasting failure is logged."""
+
+LINES_MAX: Final = 100
+"""Lines of one kind in a minute, of all trackers together."""
+SLOW_LINES_MAX: Final = 10
+"""Lines about slow calls of one operation in a minute."""
+_SLOW: Final = "storage is slow"
+_WORKS_AGAIN: Final = "storage works again"
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
@@ -43,6 +53,7 @@ class FailureLog:
         self._clock = clock
         self._retry_ms = retry_ms
         self._lasting: dict[TrackerKey, dict[str, _Failing]] = {}
+        self._budget = LineBudget(clock, lines_max=LINES_MAX, left_out=_left_out)
 
     def failed(
         self, key: TrackerKey, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object
@@ -65,6 +76,10 @@ class FailureLog:
         if now_ms - failing.logged_at_ms < REPEATED_AFTER_MS:
             failing.suppressed += 1
             return
+        failing.logged_at_ms = now_ms
+        if not self._budget.allows(event):
+            failing.suppressed += 1
+            return
         if retried:
             fields["retry_in_ms"] = self._retry_ms
         _log.warning(
@@ -77,7 +92,7 @@ class FailureLog:
             error=error.message,
             **fields,
         )
-        failing.suppressed, failing.logged_at_ms = 0, now_ms
+        failing.suppressed = 0
 
     def over(self, key: TrackerKey, event: str) -> None:
         """Record a success. If a failure was recorded before, log its end."""
@@ -86,8 +101,10 @@ class FailureLog:
             return
         if not kinds:
             del self._lasting[key]
+        if not self._budget.allows(_WORKS_AGAIN):
+            return
         _log.info(
-            "storage works again",
+            _WORKS_AGAIN,
             topic=key.topic,
             subscription=key.subscription,
             failure=event,
@@ -98,3 +115,29 @@ class FailureLog:
     def forget(self, key: TrackerKey) -> None:
         """Remove the failures of a tracker that is closed."""
         self._lasting.pop(key, None)
+
+
+class SlowStorage:
+    """Log of slow calls.
+
+    Args:
+        clock: measures the minutes.
+        slow_ms: calls that take longer are logged; 0 logs none.
+    """
+
+    def __init__(self, clock: Clock, *, slow_ms: int) -> None:
+        self._slow_ms = slow_ms or float("inf")
+        self._budget = LineBudget(clock, lines_max=SLOW_LINES_MAX, left_out=_slow_left_out)
+
+    def ended(self, operation: str, where: dict[str, str | int], *, took_ms: float, outcome: str) -> None:
+        """Record the end of a call."""
+        if took_ms > self._slow_ms and self._budget.allows(operation):
+            _log.warning(_SLOW, operation=operation, duration_ms=round(took_ms), outcome=outcome, **where)
+
+
+def _left_out(event: str, count: int) -> None:
+    _log.warning(event, suppressed=count)
+
+
+def _slow_left_out(operation: str, count: int) -> None:
+    _log.warning(_SLOW, operation=operation, suppressed=count)

@@ -3,7 +3,7 @@
 import pytest
 
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.core.values.home_paths import refuse_home_path
+from delayed_tracker.files.home_paths import refuse_home_path
 
 
 @pytest.mark.parametrize("path", ["~", "~/tracker.db", "~broker/tracker.db"])

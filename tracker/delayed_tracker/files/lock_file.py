@@ -1,34 +1,35 @@
-"""Locks on files. The kernel releases them when a process ends, even after kill -9.
+"""Lock files with the process id of their holder. The kernel releases a lock when its process ends, even after kill -9.
 
-A lock belongs to an open file, not to a process, so a process cannot open a topic twice either. Lock files are never
+A lock belongs to an open file, not to a process, so a process cannot take one twice either. Lock files are never
 removed: otherwise two openers could lock two different files of the same name.
 """
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from delayed_tracker.ledger.local.errors import LedgerInUse
+from delayed_tracker.core.values.errors import DelayedTrackerError
 
 
-class FileLock:
+class LockFile:
     """Exclusive lock on a file, held from :meth:`acquire` to :meth:`release`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
-    def acquire(cls, path: Path, what: str) -> Self:
+    def acquire(cls, path: Path, refused: Callable[[str], DelayedTrackerError]) -> Self:
         """Take the lock without waiting.
 
         Args:
             path: the lock file; it is created if it is missing.
-            what: the locked thing, for the error message.
+            refused: makes the error if the lock is taken, from its holder: "this process" or "process 4711".
+
         Raises:
-            LedgerInUse: the lock is held already; the message names the process.
+            DelayedTrackerError: the one of ``refused``.
             OSError: the lock file cannot be created, or the file system does not support locks.
         """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -37,8 +38,7 @@ class FileLock:
         except BlockingIOError as error:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
-            who = "this process writes" if holder == str(os.getpid()) else f"process {holder or 'unknown'} writes"
-            raise LedgerInUse(f"{who} to {what} already; stop it first, or use another directory") from error
+            raise refused("this process" if holder == str(os.getpid()) else f"process {holder or 'unknown'}") from error
         except OSError:
             os.close(descriptor)
             raise

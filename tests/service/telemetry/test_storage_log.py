@@ -6,7 +6,9 @@ import dataclasses
 import pytest
 from structlog.testing import capture_logs
 
-from delayed_tracker.service.telemetry.failures import (
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.telemetry.storage_log import (
     CHECKPOINT_FAILED,
     DELETE_FAILED,
     LOAD_FAILED,
@@ -14,6 +16,7 @@ from delayed_tracker.service.telemetry.failures import (
     RECOVERY_FAILED,
     SNAPSHOT_LOST,
     STORE_FAILED,
+    FailureLog,
 )
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.harness.shell import KEY, TINY, bucketful, elapse, failing, indexes, make_registry, settle
@@ -149,3 +152,26 @@ async def test_a_recovery_and_a_checkpoint_that_fail_are_told(registry, storage,
             await elapse(clock, 1_000)
             assert isinstance(opening.exception(), StorageUnavailable)
     assert len(of(logs, RECOVERY_FAILED)) == 1
+
+
+def test_an_outage_of_all_trackers_is_a_hundred_lines_a_minute():
+    """The last line of the minute counts the trackers without one; each of them has its turn while the outage lasts."""
+    clock = ManualClock()
+    log = FailureLog(clock, retry_ms=1_000)
+    keys = [TrackerKey(f"topic-{number}", "s") for number in range(250)]
+    with capture_logs() as logs:
+        for key in keys:
+            log.failed(key, LOAD_FAILED, DOWN[0])
+        clock.advance(59_999)
+    assert [line["topic"] for line in logs] == [key.topic for key in keys[:100]]
+    with capture_logs() as logs:
+        clock.advance(1)
+    assert logs == [{"event": LOAD_FAILED, "log_level": "warning", "suppressed": 150}]
+    with capture_logs() as logs:
+        log.failed(keys[200], LOAD_FAILED, DOWN[0])
+        for key in keys:
+            log.over(key, LOAD_FAILED)
+        clock.advance(60_000)
+    assert (logs[0]["topic"], logs[0]["attempt"], logs[0]["suppressed"]) == ("topic-200", 2, 1)
+    assert len(logs) == 102
+    assert logs[-1] == {"event": "storage works again", "log_level": "warning", "suppressed": 150}
