@@ -42,19 +42,35 @@ def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def modules_outside_base() -> set[str]:
-    """Return the top-level modules of all packages that only an extra installs, directly or indirectly."""
-    base = names_of(PROJECT["dependencies"])
-    wanted = list(base)
+def required_by(name: str) -> list[str]:
+    """Return the requirements of a package without extras; none if it is not for this platform."""
+    try:
+        return [row for row in metadata.requires(name) or [] if "extra ==" not in row]
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def modules_outside(*extras: str) -> set[str]:
+    """Return the top-level modules of all packages that neither the base nor these extras install, even indirectly."""
+    rows, opened = [*PROJECT["dependencies"]], set(extras)
+    wanted = [*extras]
     while wanted:
-        brought = metadata.requires(wanted.pop()) or []
-        new = names_of([row for row in brought if "extra ==" not in row]) - base
-        base |= new
-        wanted += new
+        for row in PROJECT["optional-dependencies"][wanted.pop()]:
+            rows.append(row)
+            if row.startswith(PROJECT["name"]):
+                new = set(row.partition("[")[2].rstrip("]").split(",")) - opened
+                opened |= new
+                wanted += new
+    allowed = names_of(rows)
+    queue = list(allowed)
+    while queue:
+        new = names_of(required_by(queue.pop())) - allowed
+        allowed |= new
+        queue += new
     return {
         module
         for module, distributions in metadata.packages_distributions().items()
-        if not {normalized(name) for name in distributions} & (base | {PROJECT["name"]})
+        if not {normalized(name) for name in distributions} & (allowed | {PROJECT["name"]})
     }
 
 
@@ -122,7 +138,7 @@ def test_an_installed_service_brings_its_files(wheel: zipfile.ZipFile, tmp_path:
 @pytest.mark.parametrize("module", ["delayed_tracker.client", "delayed_tracker.v1.tracker_pb2_grpc"])
 def test_client_needs_only_the_base_dependencies(module: str):
     """A dispatcher can import the client when all other packages are absent."""
-    blocked = modules_outside_base()
+    blocked = modules_outside()
     assert {"numpy", "pyroaring", "starlette", "structlog", "typer"} <= blocked
     command = [sys.executable, "-c", IMPORT_WITHOUT, module, *sorted(blocked)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -131,20 +147,37 @@ def test_client_needs_only_the_base_dependencies(module: str):
 
 def test_the_command_names_the_extra_that_is_missing():
     """A command without its extra prints the name of the extra, not a traceback."""
-    command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.cli.__main__", *sorted(modules_outside_base())]
+    command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.cli.__main__", *sorted(modules_outside())]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == ExitCode.USAGE
     assert result.stderr.startswith("delayed-tracker: the package 'typer' is not installed")
     assert "pip install 'delayed-tracker[server]'" in result.stderr
 
 
-def test_commands_need_less_than_the_service():
-    """The extra "cli" is enough for all commands but serve and demo."""
-    blocked = sorted(names_of(PROJECT["optional-dependencies"]["server"]) & {"structlog", "starlette", "uvicorn"})
-    assert len(blocked) == 3
-    command = [sys.executable, "-c", IMPORT_WITHOUT, "delayed_tracker.cli.main", *blocked]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("extra", "modules"),
+    [
+        ("ledger", ["delayed_tracker.ledger.source_url", "delayed_tracker.storage.registry"]),
+        (
+            "cli",
+            ["delayed_tracker.cli.main", "delayed_tracker.cli.topics.commands", "delayed_tracker.cli.ledgers.commands"],
+        ),
+        (
+            "spark",
+            [f"delayed_tracker.cli.spark.{name}" for name in ("main", "rebuild", "verify", "index", "inspection")],
+        ),
+        ("server", ["delayed_tracker.service.server", "delayed_tracker.cli.service.serve"]),
+    ],
+)
+def test_an_extra_is_enough_for_what_it_is_named_after(extra: str, modules: list[str]):
+    """What the extra does not install, not even indirectly, is not imported."""
+    blocked = modules_outside(extra)
+    assert "opentelemetry" in blocked
+    for module in modules:
+        command = [sys.executable, "-c", IMPORT_WITHOUT, module, *sorted(blocked)]
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
 
 
 def test_blocked_modules_are_really_absent():

@@ -99,7 +99,7 @@ async def test_a_tracker_that_nobody_has_open_is_told_from_one_that_is_not_there
     error, info, found = await refused(call(request_type(tracker=ref("aa"))))
     assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN")
     assert error.details() == (
-        "there is no tracker of subscription 's' of 'aa'; `delayed-tracker trackers` lists those there are"
+        "there is no tracker of subscription 's' of 'aa'; `delayed-tracker trackers` lists the existing trackers"
     )
     assert "ListTrackers" in found["ResourceInfo"].description
 

@@ -97,7 +97,7 @@ def test_unknown_key_names_file_line_value_and_nearest_key(tmp_path: Path):
 def test_a_key_that_became_a_constant_says_so(key: str):
     """The error names the value that holds now, and the remedy."""
     with pytest.raises(
-        InvalidSettings, match=f"it is no setting any more, but the constant {CONSTANTS[key]}: remove it"
+        InvalidSettings, match=f"this key was removed, its value is now fixed at {CONSTANTS[key]}: remove it"
     ):
         load_settings(overrides={key: "7"})
 

@@ -206,5 +206,5 @@ async def test_a_stop_that_cuts_off_operations_says_so(registry, storage, clock)
         await elapse(clock, 1_000)
         await draining
     assert logs == [
-        {"event": "grace period over, what is under way is cut off", "log_level": "warning", "tracker_count": 1}
+        {"event": "grace period over, operations in progress are cancelled", "log_level": "warning", "tracker_count": 1}
     ]

@@ -51,7 +51,7 @@ class TrackerNotOpen(ServiceError):
                 " yourself, which fences that dispatcher"
             )
         else:
-            said = f"there is no tracker of subscription {key}; `delayed-tracker trackers` lists those there are"
+            said = f"there is no tracker of subscription {key}; `delayed-tracker trackers` lists the existing trackers"
         super().__init__(said)
         self.key = key
         self.stored = stored
@@ -80,7 +80,7 @@ class TrackerBroken(ServiceError):
     def __init__(self, key: TrackerKey) -> None:
         super().__init__(
             f"a step of the tracker of subscription {key} failed halfway, so it was closed; open the tracker again and"
-            " replay from where that answers"
+            " replay from the position that OpenTracker returns"
         )
 
 

@@ -297,7 +297,7 @@ def _tracing_of(settings: Settings) -> "Tracing | None":
     try:
         from delayed_tracker.service.telemetry.tracing import Tracing  # noqa: PLC0415
     except ImportError as error:
-        remedy = "install what traces: pip install 'delayed-tracker[tracing]', or leave it empty"
+        remedy = "install the tracing packages: pip install 'delayed-tracker[tracing]', or leave it empty"
         raise InvalidInput("tracingEndpoint", endpoint, remedy) from error
     return Tracing.to(endpoint)
 

@@ -1,4 +1,4 @@
-"""CallCoalescer the numbers of trackers into samples, in the same way for a tracker's own series and for the sums of many."""
+"""Converts the numbers of trackers into samples, in the same way for a tracker's own series and for the sums of many."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -85,7 +85,7 @@ class ImportStream:
         try:
             request = await anext(self._requests)
         except StopAsyncIteration:
-            raise ImportRejected(f"the stream ended where its {wanted} belongs") from None
+            raise ImportRejected(f"the stream ended before its {wanted}") from None
         if (part := request.WhichOneof("part")) != wanted:
             raise InvalidInput("part", part, f"send the {wanted} that belongs here")
         return request

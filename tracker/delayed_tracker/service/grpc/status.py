@@ -99,7 +99,7 @@ def status_of(error: Exception, request_id: str = "") -> status_pb2.Status:
     """
     code = code_of(error)
     if code is grpc.StatusCode.INTERNAL or not isinstance(error, DelayedTrackerError):
-        message = "the service failed; its log says why"
+        message = "internal error; see the log of the service"
         details: list[Message] = [error_details_pb2.ErrorInfo(reason=DelayedTrackerError.reason, domain=ERROR_DOMAIN)]
     else:
         message = without_middle(error.message, MESSAGE_BYTES_MAX)

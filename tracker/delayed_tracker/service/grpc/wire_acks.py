@@ -47,7 +47,7 @@ def to_lease_acks(
             first = end
     if first != len(positions):
         raise InvalidInput(
-            "leases", first, f"let their position_count be {len(positions)} in all, as many as there are"
+            "leases", first, f"make the sum of all position_count {len(positions)}, the number of positions in the call"
         )
     if first + held_count > positions_max:
         raise BatchTooLarge("leases", first + held_count, positions_max)

@@ -177,7 +177,7 @@ class HttpConnections:
                 (since, connection) for connection in self.open if (since := connection.waiting_since) is not None
             ]
             self._tell(
-                "HTTP connections at their bound",
+                "HTTP connection limit reached",
                 connections_max=self.limits.connections_max,
                 closed="the one that waited longest" if waiting else "the new one: all are being answered",
             )

@@ -133,7 +133,7 @@ INDEXES: Final = Family(
 OFFERED: Final = Family(
     "delayed_tracker_offered_indexes_total",
     _COUNTER,
-    "Indexes that dispatchers offered, by what they were answered.",
+    "Indexes in add requests of dispatchers, by result.",
     {"result": tuple(OFFERS)},
 )
 LATENESS: Final = Family(
@@ -144,7 +144,7 @@ LATENESS: Final = Family(
 EARLY: Final = Family(
     "delayed_tracker_early_handoffs_total",
     _COUNTER,
-    "Indexes handed out before their deadline allowed. Never.",
+    "Indexes handed out earlier than their deadline allows; always 0 unless there is a bug.",
 )
 LEASE_EXPIRATIONS: Final = Family(
     "delayed_tracker_lease_expirations_total", _COUNTER, "Leased indexes that came back because their lease ended."
@@ -164,19 +164,19 @@ LATE: Final = Family("delayed_tracker_late_indexes", _GAUGE, "Indexes below seal
 UNSTORED: Final = Family(
     "delayed_tracker_unstored_indexes",
     _GAUGE,
-    "Indexes in memory that no snapshot has: a crash forgets them, and a replay brings them again.",
+    "Indexes in memory that are in no snapshot: a crash loses them, and the replay adds them again.",
 )
 UNSTORED_MAX: Final = Family(
-    "delayed_tracker_unstored_indexes_max", _GAUGE, "At so many, adds are refused or held back: unstoredIndexesMax."
+    "delayed_tracker_unstored_indexes_max", _GAUGE, "Limit of unstored indexes (unstoredIndexesMax). At the limit, adds are refused or wait."
 )
 READ: Final = Family(
     "delayed_tracker_read_indexes", _GAUGE, "Rows of snapshots in memory, or being read, for delivery and for merges."
 )
 READ_MAX: Final = Family(
-    "delayed_tracker_read_indexes_max", _GAUGE, "At so many, nothing is read ahead: loadedIndexesMax."
+    "delayed_tracker_read_indexes_max", _GAUGE, "Limit of rows read from snapshots (loadedIndexesMax). At the limit, no segment is read ahead."
 )
 READ_WAITING: Final = Family(
-    "delayed_tracker_waiting_reads", _GAUGE, "Trackers that would read ahead and wait for others to hand out."
+    "delayed_tracker_waiting_reads", _GAUGE, "Trackers that wait for room to read segments ahead."
 )
 REFUSED_ADDS: Final = Family(
     "delayed_tracker_refused_adds_total",
@@ -184,10 +184,10 @@ REFUSED_ADDS: Final = Family(
     "Calls that were refused because too many indexes are in no snapshot yet.",
 )
 HELD_BACK: Final = Family(
-    "delayed_tracker_held_back_streams", _GAUGE, "Streams of adds that wait for the same reason now."
+    "delayed_tracker_held_back_streams", _GAUGE, "Streams of adds that wait now because too many indexes are in no snapshot yet."
 )
 HELD_BACK_TOTAL: Final = Family(
-    "delayed_tracker_streams_held_back_total", _COUNTER, "How often a stream of adds began to wait for that."
+    "delayed_tracker_streams_held_back_total", _COUNTER, "Times that a stream of adds began to wait because too many indexes were in no snapshot."
 )
 FALLBACK: Final = Family(
     "delayed_tracker_fallback_indexes",
@@ -271,7 +271,7 @@ OPEN_CALLS: Final = Family(
 IN_FLIGHT: Final = Family(
     "delayed_tracker_in_flight_bytes",
     _GAUGE,
-    "Requests being received or worked on now, and large answers being made or not taken yet.",
+    "Bytes of requests being received or processed, and of large answers being made or not yet sent.",
     _DIRECTIONS,
 )
 IN_FLIGHT_MAX: Final = Family(
@@ -283,7 +283,7 @@ IN_FLIGHT_MAX: Final = Family(
 IN_FLIGHT_WAITING: Final = Family(
     "delayed_tracker_in_flight_waiting_calls",
     _GAUGE,
-    "Calls that wait now for room in flight, their requests unread or their answers unmade.",
+    "Calls that wait for room in flight before their request is read or their answer is made.",
     _DIRECTIONS,
 )
 IN_FLIGHT_REFUSED: Final = Family(
@@ -299,7 +299,7 @@ RECOVERING: Final = Family("delayed_tracker_recovering_trackers", _GAUGE, "Track
 LONGEST_RECOVERY: Final = Family(
     "delayed_tracker_longest_recovery_seconds",
     _GAUGE,
-    "For how long the oldest recovery under way has been running; 0 if none is.",
+    "Age of the oldest recovery in progress; 0 if there is none.",
 )
 RECOVERIES: Final = Family(
     "delayed_tracker_recovery_duration_seconds",
@@ -310,7 +310,7 @@ RECOVERIES: Final = Family(
 LOOP_LAG: Final = Family(
     "delayed_tracker_event_loop_lag_seconds",
     _HISTOGRAM,
-    "How much later than it asked for the event loop got round to something, ten times a second.",
+    "Delay of event loop timers after their scheduled time, measured ten times a second.",
 )
 
 # -- ours: the storage -------------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ LOOP_LAG: Final = Family(
 EFFECTS_FAILED: Final = Family(
     "delayed_tracker_effects_failed_total",
     _COUNTER,
-    "Storage operations that failed after all their attempts, and were left to be begun again.",
+    "Storage operations that failed after all their attempts, and are tried again later.",
 )
 SHELL_COUNTERS: Final = {
     name: Family(f"delayed_tracker_{name}_total", _COUNTER, meaning)
@@ -337,26 +337,26 @@ SHELL_COUNTERS: Final = {
 STORAGE_CALLS: Final = Family(
     "delayed_tracker_storage_operations_total",
     _COUNTER,
-    "Calls to the storage, each attempt, by what became of them.",
+    "Calls to the storage, by outcome; each attempt counts.",
     {"backend": (), "operation": STORAGE_OPERATIONS, "outcome": STORAGE_OUTCOMES},
 )
 STORAGE_DURATIONS: Final = Family(
     "delayed_tracker_storage_operation_duration_seconds",
     _HISTOGRAM,
-    "How long calls to the storage took, each attempt, whatever became of them.",
+    "Duration of calls to the storage; each attempt counts, whatever its outcome.",
     {"backend": (), "operation": STORAGE_OPERATIONS},
 )
 
 STORAGE_USED: Final = Family(
     "delayed_tracker_storage_used_bytes",
     _GAUGE,
-    "What the storage takes of where it lies, free pages included; no sample if it knows no bounds.",
+    "Disk space that the storage uses, free pages included; no sample if the backend does not report it.",
     {"backend": ()},
 )
 STORAGE_FREE: Final = Family(
     "delayed_tracker_storage_free_bytes",
     _GAUGE,
-    "What is left where the storage lies; no sample if it knows no bounds.",
+    "Free space on the disk of the storage; no sample if the backend does not report it.",
     {"backend": ()},
 )
 

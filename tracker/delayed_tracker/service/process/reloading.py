@@ -78,7 +78,7 @@ class Reloader:
 
     async def _reload(self) -> None:
         if self._read is None:
-            _log.info("SIGHUP ignored: this service was started without a place to read settings from")
+            _log.info("SIGHUP ignored: the service has no settings source to read again")
             return
         try:
             reload = Reload.of(self._current(), await asyncio.to_thread(self._read))

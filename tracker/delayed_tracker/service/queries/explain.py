@@ -122,8 +122,8 @@ def _sentence(found: Explanation, mark_delete: Position, now_ms: int, segment: i
     if found.available_at_ms > now_ms:
         return f"{due}, and polls hand it out {_when(found.available_at_ms, now_ms)}."
     if found.place in _ON_DISK:
-        return f"{due}, which has come: a poll hands it out as soon as its segment has been read."
-    return f"{due}, which has come: the next poll with room hands it out, after those that were due earlier."
+        return f"{due}. It is due: a poll hands it out as soon as its segment has been read."
+    return f"{due}. It is due: the next poll with room hands it out, after those that were due earlier."
 
 
 def _when(moment_ms: int | None, now_ms: int) -> str:

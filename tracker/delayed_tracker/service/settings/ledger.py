@@ -22,7 +22,7 @@ class LedgerSettings(Section):
         "proposal",
         "messageIdByIndexMode",
         Group.LEDGER,
-        "Whose rules getMessageIdByIndex follows if a call does not say: those of PIP-415 (a system message stands for "
+        "Rules of getMessageIdByIndex if the call gives no mode: those of PIP-415 (a system message stands for "
         "the next user message), or those of Pulsar 4.2 where it differs (the system message itself; EARLIEST for the "
         "first batch but its last message; refused if the topic's first entry has no index, or if "
         "brokerEntryMetadataInterceptors is empty).",

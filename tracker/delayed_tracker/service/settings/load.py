@@ -195,7 +195,7 @@ def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[Set
         given[key] = source
         return
     if key in CONSTANTS:
-        remedy = f"it is no setting any more, but the constant {CONSTANTS[key]}: remove it"
+        remedy = f"this key was removed, its value is now fixed at {CONSTANTS[key]}: remove it"
         problems.append(SettingProblem(source.origin, key, source.value, remedy, source.line))
         return
     nearest = _nearest(key)

@@ -105,16 +105,16 @@ class PulsarSettings(Section):
         50_000,
         "delayedDeliveryFixedDelayDetectionLookahead",
         Group.PULSAR,
-        "In-memory tracker: when this many wait and all seem to have the same delay, dispatchers are told that they may "
-        "pause reading; 0 never says so.",
+        "In-memory tracker: when this many wait and all seem to have the same delay, poll answers allow the dispatcher to "
+        "pause reading; 0 disables this.",
         unit="indexes",
     )
     broker_entry_metadata_interceptors: str = setting(
         "",
         "brokerEntryMetadataInterceptors",
         Group.PULSAR,
-        "Class names of what the broker adds to entries as it writes them. The service writes none: like a broker, "
-        "getMessageIdByIndex refuses every call without any, but only if messageIdByIndexMode=pulsar-compatible.",
+        "Class names of the interceptors with which the broker adds metadata to entries. The service adds none. Like a broker, "
+        "getMessageIdByIndex refuses every call if this is empty, but only with messageIdByIndexMode=pulsar-compatible.",
     )
     expose_broker_entry_metadata: bool = setting(
         False,

@@ -50,8 +50,8 @@ class StorageSettings(Section):
         1_000_000,
         "loadedIndexesMax",
         Group.STORAGE,
-        "While all trackers together hold this many that were read from snapshots, each reads only what is due, a segment "
-        "at a time; who waits reads on as others hand out, the nearest deadline first.",
+        "While all trackers together hold this many indexes read from snapshots, each reads only segments that are due, one "
+        "at a time. Waiting trackers get free room in the order of their next deadlines.",
         unit="indexes",
         minimum=1,
         maximum=1_000_000_000,
@@ -60,7 +60,7 @@ class StorageSettings(Section):
         4_000_000,
         "unstoredIndexesMax",
         Group.STORAGE,
-        "Indexes of all trackers that are in memory and in no snapshot yet, or ever, for a tracker in memory. While there "
+        "Indexes of all trackers that are in no snapshot; for in-memory trackers these are all indexes. While there "
         "are this many, a call that adds is refused with OVERLOADED, and a stream waits.",
         unit="indexes",
         minimum=1,
@@ -71,7 +71,7 @@ class StorageSettings(Section):
         2_000_000,
         "trackerUnstoredIndexesMax",
         Group.STORAGE,
-        "The same of one tracker, so that others have room.",
+        "The same limit for one tracker, so that other trackers have room.",
         unit="indexes",
         minimum=1,
         maximum=1_000_000_000,

@@ -25,7 +25,7 @@ class TelemetrySettings(Section):
         "both",
         "metricsNames",
         Group.SERVER,
-        "Where /metrics says the same under PIP-195's name and by Prometheus' conventions: which of the two are shown.",
+        "Names that /metrics shows for values that have both a PIP-195 name and a name by Prometheus' conventions.",
         choices={name: name for name in ("both", "pulsar", "prometheus")},
     )
     cluster_name: str = setting(

@@ -25,7 +25,7 @@ Arguments = ParamSpec("Arguments")
 class StorageAccess:
     """Access to one storage, shared by all trackers.
 
-    ``slots`` bounds how many effects use the storage at once. ``trouble`` logs storage failures.
+    ``slots`` bounds how many effects use the storage at once. ``failures`` logs storage failures.
     """
 
     def __init__(

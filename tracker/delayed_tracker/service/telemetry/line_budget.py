@@ -9,7 +9,7 @@ MINUTE_MS: Final = 60_000
 
 
 class LineBudget:
-    """Counted by event, which names what may be written so often; from one event loop.
+    """Limit of the log lines of each event in a minute. Used from one event loop.
 
     Args:
         clock: measures.

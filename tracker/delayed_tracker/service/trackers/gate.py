@@ -245,7 +245,7 @@ class TrackerGate:
         self._broken = True
         self._load_share.stop_waiting()
         _log.error(
-            "tracker given up, its state is not to be trusted",
+            "tracker closed after an internal error, its state in memory is discarded",
             topic=self.key.topic,
             subscription=self.key.subscription,
             exc_info=error,

@@ -439,7 +439,7 @@ class TrackerHost:
                 core.seal_open(now)
 
     def to_read(self) -> TrackerCore:
-        """The tracker, to be looked at before the next await.
+        """Return the core for reading. The caller must use it before its next await.
 
         Raises:
             Recovering, TrackerNotOpen: there is no tracker to query.

@@ -68,7 +68,7 @@ class TrackerEvents:
         self._tell("tracker cleared", key, epoch=cleared.epoch, position_count=cleared.cleared_count)
 
     def deleted(self, key: TrackerKey, deleted: Deleted) -> None:
-        """It is gone, with all that was stored; that there was none is no news."""
+        """Log that a tracker and its snapshots were deleted. There is no line if it did not exist."""
         if deleted.existed:
             self._tell("tracker deleted", key, position_count=deleted.position_count)
 
@@ -93,7 +93,7 @@ class TrackerEvents:
 
     def cut_off(self, tracker_count: int) -> None:
         """Log that the grace period is over while this many trackers are open."""
-        _log.warning("grace period over, what is under way is cut off", tracker_count=tracker_count)
+        _log.warning("grace period over, operations in progress are cancelled", tracker_count=tracker_count)
 
     def _tell(self, event: str, key: TrackerKey, **fields: object) -> None:
         if self._budget.allows(event):
