@@ -50,7 +50,7 @@ def _described(key: SettingKey) -> str:
 
 
 def _not_built_note(key: SettingKey) -> str:
-    return f"({key.not_built[0].upper()}{key.not_built[1:]}.)" if key.not_built else ""
+    return f"({key.unsupported_reason[0].upper()}{key.unsupported_reason[1:]}.)" if key.unsupported_reason else ""
 
 
 def _comment(text: str) -> str:

@@ -74,7 +74,7 @@ def test_work_of_leaping_over_removed_copies():
         shell.add((5_000, 2, 0), (7_000, 2, 1))
         dead = np.zeros(COUNT, np.int64)
         shell.core.add(IndexColumns(dead + 6_000, dead + 1, np.arange(COUNT)), shell.now)
-        shell.core.seal_now(shell.now)
+        shell.core.seal_mutable_bucket(shell.now)
         shell.perform_all()
         shell.pass_time(10_000)
         shell.core.advance_mark_delete(Position(1, COUNT), shell.now)
@@ -105,7 +105,7 @@ def test_work_of_popping_what_is_in_memory():
         shell = Shell(TrackerCore(limits), now_ms=NOW_MS)
         for part in PARTS:
             shell.core.add(received(part), shell.now)
-        shell.core.seal_now(shell.now)
+        shell.core.seal_mutable_bucket(shell.now)
         shell.perform_all()
         assert shell.core.stats().loaded_count == COUNT
         return shell.core

@@ -187,7 +187,7 @@ def test_a_directory_of_something_else_is_not_imported_into(command, tmp_path):
     [
         (ENOSPC, 4, "cannot be written: No space left on device; make room for what is written, and run it again"),
         (EFBIG, 4, "cannot be written: File too large; make room for what is written, and run it again"),
-        (EIO, 4, "cannot be written: Input/output error; see to the disk, or give a directory on another one"),
+        (EIO, 4, "cannot be written: Input/output error; repair the disk, or give a directory on another disk"),
         (EROFS, 2, "is not valid; Read-only file system; give a directory that can be written to"),
         (EACCES, 2, "is not valid; Permission denied; give a directory that can be written to"),
     ],
@@ -233,7 +233,7 @@ def test_a_source_is_not_imported_into_itself(command, tmp_path, place):
         writer.append_many([b"a"], now_ms=0)
     ran = command("ledgers", "import", *SOURCE, "--source", place.format(into), "--into", str(into))
     assert (ran.status, ran.out) == (ExitCode.USAGE, "")
-    assert f"--into: '{into}' is not valid; a source lies there: give another directory" in ran.err
+    assert f"--into: '{into}' is not valid; a source is stored there: give another directory" in ran.err
 
 
 def test_damage_ends_an_import_unless_it_is_skipped(command, tmp_path):
@@ -368,7 +368,7 @@ def test_verify_compares_an_index_with_its_data(command, tmp_path, field, to):
     assert ("by the index entry 0 is the last" if field == "last entry" else "its metadata says 7") in ran.out
 
 
-def test_verify_goes_on_behind_a_damaged_index_of_anybody(command, tmp_path):
+def test_verify_continues_after_a_damaged_index_of_unknown_topic(command, tmp_path):
     """A damaged index is reported, and the other ledgers are verified."""
     source = bucket(tmp_path)
     (tmp_path / f"{UUID(int=2)}-ledger-2-index").write_bytes(b"not this")

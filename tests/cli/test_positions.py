@@ -43,7 +43,7 @@ def test_a_mark_delete_position_may_be_before_the_first_entry(text, position):
     assert parse_mark_delete("--mark-delete", text) == position
 
 
-def test_a_mark_delete_position_is_one():
+def test_a_range_is_not_a_mark_delete_position():
     """A range is not a mark-delete position."""
     with pytest.raises(InvalidInput, match="--mark-delete"):
         parse_mark_delete("--mark-delete", "7:1-2")

@@ -9,7 +9,7 @@ import pytest
 
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
 
-READER_GONE = 141
+BROKEN_PIPE_STATUS = 141
 """Status that shells report for a process ended by SIGPIPE."""
 
 SAMPLE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
@@ -38,13 +38,13 @@ def run_without_reader(*arguments: str, stderr: bool = False) -> subprocess.Comp
 def test_a_reader_that_went_away_is_no_failure_of_the_command(arguments):
     """The status is not 1, which means a failed check."""
     ran = run_without_reader(*arguments)
-    assert (ran.returncode, ran.stderr) == (READER_GONE, b"")
+    assert (ran.returncode, ran.stderr) == (BROKEN_PIPE_STATUS, b"")
 
 
 def test_a_reader_of_errors_may_go_away_too():
     """A command whose stderr goes to the same pipe ends in the same way, as in ``2>&1 | head``."""
     ran = run_without_reader("config", "--set", "x=1", stderr=True)
-    assert (ran.returncode, ran.stdout) == (READER_GONE, b"")
+    assert (ran.returncode, ran.stdout) == (BROKEN_PIPE_STATUS, b"")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from delayed_tracker.cli.top.drawing import drawn, live_table, per_second
-from delayed_tracker.cli.top.rows import NOTHING_SEEN, Key, Look, Rates, Sort, chosen, rates_between, view_of
+from delayed_tracker.cli.top.rows import EMPTY_SAMPLE, Key, Rates, ServiceSample, Sort, chosen, rates_between, view_of
 from delayed_tracker.client import TrackerStats, TrackerSummary
 from delayed_tracker.client.model.convert import tracker_stats
 from delayed_tracker.v1 import tracker_pb2 as pb
@@ -94,11 +94,11 @@ def test_a_rate_is_looked_for_where_numbers_changed():
     now = [replace(before[0], next_delivery_at_ms=6), replace(before[1], pending_count=30), before[2], before[3]]
     hot = stats(added_count=1_000)
     seen = view_of(
-        Look(before, {Key("hot", "s"): replace(hot, server_time_ms=NOW_MS + 1_000)}),
-        Look(before, {Key("hot", "s"): replace(hot, added_count=0)}),
+        ServiceSample(before, {Key("hot", "s"): replace(hot, server_time_ms=NOW_MS + 1_000)}),
+        ServiceSample(before, {Key("hot", "s"): replace(hot, added_count=0)}),
         Sort.RATE,
     )
-    keys = chosen(now, 10, Sort.RATE, before=Look(before, {}), seen=seen.trackers)
+    keys = chosen(now, 10, Sort.RATE, before=ServiceSample(before, {}), seen=seen.trackers)
     assert topics(keys) == ["hot", "filling", "steady", "idle"]
 
 
@@ -115,14 +115,14 @@ def test_a_view_has_rows_in_order_and_totals_of_all():
         Key("b", "s"): stats(pending_count=7, next_delivery_at_ms=NOW_MS + 1),
     }
     before = {Key("a", "s"): stats(server_time_ms=NOW_MS - 3_000)}
-    view = view_of(Look(found, answered), Look(found, before), Sort.PENDING)
+    view = view_of(ServiceSample(found, answered), ServiceSample(found, before), Sort.PENDING)
     assert [(row.topic, row.overdue_ms) for row in view.trackers] == [("b", None), ("a", 2_000)]
     assert [row.rates and row.rates.added for row in view.trackers] == [None, 10.0]
     totals = view.totals
     assert (totals.tracker_count, totals.open_count, totals.pending_count, totals.leased_count) == (4, 3, 14, 1)
     assert (totals.overdue_count, totals.overdue_ms) == (2, 2_000)
     assert totals.rates == Rates(10.0, 0.0, 0.0, 0.0)
-    by_rate = view_of(Look(found, answered), Look(found, before), Sort.RATE)
+    by_rate = view_of(ServiceSample(found, answered), ServiceSample(found, before), Sort.RATE)
     assert [row.topic for row in by_rate.trackers] == ["a", "b"]
 
 
@@ -130,8 +130,10 @@ def test_a_view_has_rows_in_order_and_totals_of_all():
 def test_a_row_is_a_line_however_narrow_the_terminal(width):
     """Columns that do not fit are dropped, subscription and pending last; a topic is cut at its beginning."""
     topic = "persistent://tenant/namespace/" + "x" * 30 + "-end"
-    look = Look([listed(topic, pending=123)], {Key(topic, "s"): stats(pending_count=123, snapshot_bytes=5_000_000)})
-    view = view_of(look, NOTHING_SEEN, Sort.PENDING)
+    look = ServiceSample(
+        [listed(topic, pending=123)], {Key(topic, "s"): stats(pending_count=123, snapshot_bytes=5_000_000)}
+    )
+    view = view_of(look, EMPTY_SAMPLE, Sort.PENDING)
     console = Console(width=width, height=20, color_system=None, force_terminal=True)
     with console.capture() as captured:
         console.print(live_table(view, width))

@@ -11,7 +11,7 @@ import pytest
 
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
 from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
-from delayed_tracker.cli.ledger_source import SourceUnreadable, files_usable
+from delayed_tracker.cli.ledger_source import SourceUnreadable, translate_file_errors
 from delayed_tracker.ledger.local.files.disk import Disk
 from delayed_tracker.ledger.local.opening import open_writer
 from delayed_tracker.pulsar.v1.entry_pb2 import KeyValue
@@ -237,7 +237,7 @@ def test_compacting_what_was_imported(command, tmp_path):
     again = command("topics", "compact", *source)
     assert "48:93" in again.out
     twice = 2 * stats["compacted"]["entry_count"]
-    assert f"compacting: {twice} of {twice} entries, each twice\n" in again.err
+    assert f"compacting: {twice} of {twice} entries (two passes)\n" in again.err
 
 
 def test_several_sources_are_not_compacted(command, monkeypatch, tmp_path):
@@ -297,7 +297,7 @@ def test_a_time_leads_to_a_position(command):
             "behind_end": False,
         }
     late = command("topics", "seek-by-time", *of("plain"), "--at", "2100-01-01")
-    assert late.out.splitlines()[1] == "all entries are earlier: the next one will be there"
+    assert late.out.splitlines()[1] == "all entries are earlier: this is the position of the next entry"
 
 
 WRONG = [
@@ -373,7 +373,7 @@ def test_a_bucket_that_cannot_be_read_is_said_so():
     """The error of an unreadable bucket contains no file name."""
     with (
         pytest.raises(SourceUnreadable, match="s3://b cannot be listed: timeout; try again") as caught,
-        files_usable("s3://b", "try again"),
+        translate_file_errors("s3://b", "try again"),
     ):
         raise OSError("s3://b cannot be listed: timeout\n\nDebug source:\n...")
     assert exit_code_of(caught.value) is ExitCode.BAD_DATA

@@ -61,7 +61,7 @@ async def test_all_of_a_lease_is_extended_without_naming_it(service, session):
 
 
 @pytest.mark.parametrize("columns", [([], []), ([1], []), ([1], None)])
-async def test_an_extend_of_no_positions_is_not_one_of_all(service, session, columns):
+async def test_an_extend_of_no_positions_is_refused(service, session, columns):
     """An extend of no positions is refused instead of extending the whole lease."""
     with pytest.raises(InvalidInput, match="ledger_ids"):
         await session.extend(5, 1_000, *columns)

@@ -89,7 +89,7 @@ def test_a_position_added_after_its_ack_is_tracked_anew():
 
 
 @pytest.mark.parametrize("again_ms", [LATER_MS - 7, LATER_MS, LATER_MS + 7])
-def test_a_copy_of_an_earlier_life_is_dead(again_ms):
+def test_a_readded_position_is_delivered_only_at_its_new_deadline(again_ms):
     """A position removed at one deadline and added at another is delivered once, at the last."""
     shell = Shell.with_limits(STRICT)
     shell.add((LATER_MS, 1, 0), (LATER_MS + 1, 1, 1))
@@ -128,7 +128,7 @@ def test_deadlines_at_the_end_of_time_are_tracked():
     shell = Shell.with_limits(TrackerLimits())
     shell.add((INT63_MAX, INT63_MAX, 2**32 - 1))
     assert shell.core.next_delivery_ms() == INT63_MAX - 1_000
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.perform_all()
     shell.core.check()
     shell.now_ms = INT63_MAX - 1_000
@@ -178,7 +178,7 @@ def test_late_positions_become_a_bucket_of_their_own():
     """Late positions above the maximum become a bucket, and the mutable bucket does not change."""
     shell = Shell.with_limits(TrackerLimits(strict=True, late_indexes_max=2))
     shell.add((LATER_MS, 9, 0))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.perform_all()
     shell.add((LATER_MS, 10, 0), (LATER_MS, 3, 0), (LATER_MS, 9, 0), (LATER_MS, 8, 5))
     (effect,) = shell.asked(StoreSnapshot)
@@ -191,7 +191,7 @@ def test_positions_stay_visible_while_they_are_sealed():
     """Positions are contained, counted and delivered from memory before the store has ended."""
     shell = Shell.with_limits(STRICT)
     shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
-    assert shell.core.seal_now(shell.now)
+    assert shell.core.seal_mutable_bucket(shell.now)
     assert shell.contains((1, 0), (1, 1)) == [True, True]
     shell.now_ms += 5
     assert shell.pop_rows() == [(START_MS + 5, 1, 0)]
@@ -203,7 +203,7 @@ def test_positions_stay_visible_while_they_are_sealed():
 def test_sealing_nothing_answers_false():
     """An empty bucket is not stored."""
     shell = Shell.with_limits(STRICT)
-    assert not shell.core.seal_now(shell.now)
+    assert not shell.core.seal_mutable_bucket(shell.now)
     assert shell.core.take_effects() == []
 
 
@@ -211,7 +211,7 @@ def test_an_index_that_fails_to_persist_stays_in_memory_and_is_tried_again():
     """A failed store is tried again after the back-off, with the content that is left then."""
     shell = Shell.with_limits(TrackerLimits(strict=True, retry_backoff_ms=10))
     shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.fail_store()
     assert shell.next_wakeup_ms() == START_MS + 5
     shell.pass_time(9)
@@ -232,7 +232,7 @@ def test_what_is_nearly_due_stays_loaded_when_it_is_stored(cancelled_count):
     )
     near = [(START_MS + 5, 1, entry) for entry in range(3)]
     shell.add(*near, (LATER_MS, 1, 3))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     left, cancelled = near[: 3 - cancelled_count], near[3 - cancelled_count :]
     shell.core.cancel(positions(*[row[1:] for row in cancelled]), shell.now)
     shell.store()
@@ -249,7 +249,7 @@ def test_memory_of_a_sealed_bucket_follows_what_it_loses(is_measured_when_stored
     shell = Shell.with_limits(STRICT)
     rows = [(LATER_MS, 1, entry) for entry in range(10_000)]
     shell.add(*rows)
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     if is_measured_when_stored:
         shell.store()
         assert shell.core.stats().membership_bytes < 1_000
@@ -266,7 +266,7 @@ def test_what_stays_loaded_does_not_keep_the_rest_of_its_bucket_in_memory():
         TrackerLimits(strict=True, prefetch_window_ms=10, load_indexes_min=1, max_indexes_per_segment=1)
     )
     shell.add((START_MS + 5, 1, 0), (LATER_MS, 1, 1))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     effect = shell.next(StoreSnapshot)
     sealed = seal(effect.frozen)
     columns = [weakref.ref(getattr(sealed.indexes, field.name)) for field in fields(sealed.indexes)]
@@ -280,7 +280,7 @@ def test_a_bucket_drained_while_it_is_stored_is_deleted_afterwards():
     """The order is always: new object, commit, switch, delete the old."""
     shell = Shell.with_limits(STRICT)
     shell.add((START_MS + 5, 1, 0))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.now_ms += 5
     shell.pop()
     assert shell.asked(DeleteSnapshots) == []
@@ -310,7 +310,7 @@ def test_a_deleted_tracker_refuses_adds():
     """The positions of a deleted tracker are dropped, and the deletion of its snapshots is requested."""
     shell = Shell.with_limits(STRICT)
     shell.add((LATER_MS, 1, 0))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     bucket_id = shell.store()
     assert shell.core.delete(shell.now) == 1
     (effect,) = shell.asked(DeleteSnapshots)

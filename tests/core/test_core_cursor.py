@@ -54,7 +54,7 @@ def test_a_mark_delete_that_is_no_position_is_refused(position):
 def test_a_bucket_wholly_below_mark_delete_is_deleted():
     """A bucket below mark-delete is deleted from catalogue and storage, also while one of its segments is loading."""
     shell = due_shell()
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     bucket_id = shell.store()
     shell.core.advance_mark_delete(Position(2, 0), shell.now)
     (effect,) = shell.asked(DeleteSnapshots)
@@ -66,7 +66,7 @@ def test_a_bucket_wholly_below_mark_delete_is_deleted():
 def test_a_failed_deletion_is_tried_again():
     """A failed deletion is requested again for the same bucket until it succeeds."""
     shell = due_shell(limits=TrackerLimits(strict=True, retry_backoff_ms=5))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     bucket_id = shell.store()
     shell.core.advance_mark_delete(Position(2, 0), shell.now)
     assert shell.core.apply(DeleteFailed(shell.next(DeleteSnapshots).effect_id), shell.now)
@@ -81,7 +81,7 @@ def test_a_failed_deletion_is_tried_again():
 def test_clear_forgets_everything_and_answers_how_much():
     """A clear drops pending and leased positions, and requests the deletion of snapshots under a new epoch."""
     shell = due_shell()
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     bucket_id = shell.store()
     shell.pop(2, lease_ms=50)
     shell.add((LATER_MS, 3, 0))
@@ -106,7 +106,7 @@ def test_clear_is_legal_when_there_is_nothing_and_with_only_mutable_ones():
 def test_results_of_effects_from_before_a_clear_are_ignored():
     """A store that ends after the clear returns False, so that its snapshot is removed again."""
     shell = due_shell()
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.asked(StoreSnapshot)
     shell.core.clear(shell.now)
     effect = shell.next(StoreSnapshot)
@@ -119,7 +119,7 @@ def test_results_of_effects_from_before_a_clear_are_ignored():
 def test_a_new_epoch_returns_all_leases_at_once():
     """The new owner gets the positions that the old one held; effects in flight stay valid."""
     shell = due_shell()
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     rows = shell.pop_rows(lease_ms=50_000)
     shell.core.begin_epoch(2, shell.now)
     assert shell.core.stats().leased_count == 0

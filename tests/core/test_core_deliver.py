@@ -37,7 +37,7 @@ def test_an_answer_is_ordered_by_deadline_then_position():
     for row in rows:
         shell.add(row)
         if row[0] == DUE_MS:
-            shell.core.seal_now(shell.now)
+            shell.core.seal_mutable_bucket(shell.now)
             shell.perform_all()
     shell.now_ms = DUE_MS + 2
     assert shell.pop_rows() == sorted(rows)
@@ -83,7 +83,7 @@ def test_what_is_loaded_does_not_wait_for_what_is_loading():
     """A slow storage delays only its own segments."""
     limits = TrackerLimits(strict=True, max_indexes_per_segment=2, load_indexes_max=2, retry_backoff_ms=5)
     shell = due_shell(4, limits)
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.store()
     assert shell.asked(LoadSegments) != []
     assert shell.pop_rows() == [(DUE_MS, 1, 0), (DUE_MS, 1, 1)]
@@ -104,7 +104,7 @@ def test_a_load_takes_following_segments_along(load_indexes_min, last_segment):
     )
     shell = Shell.with_limits(limits)
     shell.add(*[(DUE_MS + 10 * (entry // 2), 1, entry) for entry in range(12)])
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.store()
     assert shell.core.stats().loaded_count == 0
     shell.pass_time(DUE_MS - START_MS)
@@ -118,7 +118,7 @@ def test_a_failed_load_is_tried_again_and_delivers_once():
     limits = TrackerLimits(strict=True, prefetch_window_ms=10, retry_backoff_ms=5)
     shell = due_shell(2, limits)
     shell.now_ms = START_MS
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.store()
     assert shell.next_wakeup_ms() == DUE_MS - 10
     shell.pass_time(90)
@@ -136,7 +136,7 @@ def test_a_lost_snapshot_drops_its_positions_and_asks_for_a_replay():
     limits = TrackerLimits(strict=True, prefetch_window_ms=0, max_indexes_per_segment=2)
     shell = due_shell(2, limits)
     shell.now_ms = START_MS
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.store()
     shell.pass_time(100)
     shell.fail_load(lost=True)
@@ -153,7 +153,7 @@ def test_loaded_rows_that_contradict_the_bounds_are_a_lost_snapshot():
     limits = TrackerLimits(strict=True, prefetch_window_ms=0)
     shell = due_shell(2, limits)
     shell.now_ms = START_MS
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.store()
     shell.pass_time(100)
     effect = shell.next(LoadSegments)
@@ -167,7 +167,7 @@ def test_rows_that_were_stored_in_another_order_are_delivered_in_time_order():
     """Rows inside a foreign segment need not be sorted."""
     shell = due_shell(3, TrackerLimits(strict=True, prefetch_window_ms=0))
     shell.now_ms = START_MS
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.store()
     shell.pass_time(100)
     effect = shell.next(LoadSegments)
@@ -238,7 +238,7 @@ def test_leases_that_run_out_again_and_again_leave_one_copy_of_each():
 def test_drained_trackers_hold_nothing(count):
     """A drained tracker has no copy, no lease, no bucket and no wake-up."""
     shell = due_shell(count, TrackerLimits(strict=True, min_index_count_per_bucket=3, max_indexes_per_segment=2))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     assert len(shell.drain()) == count + 1
     shell.perform_all()
     stats = shell.core.stats()
@@ -263,7 +263,7 @@ def test_clear_leaves_nothing_to_replay():
     """A clear also covers the positions that were lost before it."""
     shell = Shell.with_limits(TrackerLimits(min_index_count_per_bucket=1, tick_ms=0, prefetch_window_ms=0))
     shell.add((50_000, 1, 0))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.store()
     shell.pass_time(50_000)
     shell.fail_load(lost=True)
@@ -280,7 +280,7 @@ def test_what_is_in_memory_anyway_does_not_use_up_the_budget_for_loading():
     shell = Shell.with_limits(limits)
     for ledger in range(6):
         shell.add(*[(50_000, ledger, entry) for entry in range(2)])
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.perform_all()
     shell.add(*[(10**9, 9, entry) for entry in range(30)])
     shell.pass_time(50_000)
@@ -296,7 +296,7 @@ def test_loads_under_way_count_against_the_budget_too():
     shell = Shell.with_limits(limits)
     for ledger in range(12):
         shell.add(*[(50_000, ledger, entry) for entry in range(10)])
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.perform_all()
     shell.pass_time(50_000)
     assert len(shell.asked(LoadSegments)) == 2

@@ -192,7 +192,7 @@ def test_nack_with_a_deadline_replaces_it(sealed):
     """A nacked position is delivered once, at the new deadline, even if its snapshot has another."""
     shell = due_shell()
     if sealed:
-        shell.core.seal_now(shell.now)
+        shell.core.seal_mutable_bucket(shell.now)
         shell.perform_all()
     lease_id = shell.pop(lease_ms=50).lease_id
     outcome = shell.core.nack(lease_id, positions((1, 0)), shell.now, deliver_at_ms=DUE_MS + 7)
@@ -232,7 +232,7 @@ def test_leased_positions_are_sealed_with_the_rest():
     """Leased positions are in the snapshot, or a crash would lose them."""
     shell = due_shell()
     shell.pop(2, lease_ms=500)
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     (effect,) = shell.asked(StoreSnapshot)
     assert len(effect.frozen) == 4
     shell.perform_all()

@@ -27,7 +27,7 @@ def drained() -> Shell:
     shell = Shell.with_limits(STRICT)
     for ledger in (1, 2):
         shell.add(*[(DUE_MS, ledger, entry) for entry in range(3)])
-        shell.core.seal_now(shell.now)
+        shell.core.seal_mutable_bucket(shell.now)
         shell.store()
     shell.now_ms = DUE_MS
     assert len(shell.pop_rows(3)) == 3

@@ -8,7 +8,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy
-from delayed_tracker.ledger.metadata.cursor import BatchHoles, CursorState
+from delayed_tracker.ledger.metadata.cursor import CursorState, PartialBatchAcks
 from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue, parse_cursor, parse_cursor_entry
 from delayed_tracker.ledger.metadata.metadata_dump import MetadataDump
 from delayed_tracker.ledger.queries.pending import pending_indexes
@@ -63,7 +63,7 @@ def position(text: str) -> Position:
     return Position(ledger_id, entry_id)
 
 
-def unacked(holes: BatchHoles) -> dict[Position, list[int]]:
+def unacked(holes: PartialBatchAcks) -> dict[Position, list[int]]:
     """Return the unacknowledged batch indexes of each batch that is acknowledged in part."""
     return {
         place: np.flatnonzero(np.unpackbits(holes.row_words(row).view(np.uint8), bitorder="little")).tolist()
@@ -114,12 +114,12 @@ def test_every_cursor_in_the_metadata(disk, reader):
         assert state.mark_delete == position(row["stored"]["mark_delete"])
         assert len(stored.individual_deleted_messages) == row["stored"]["ranges"]
         assert list(state.acked.to_columns()) == acked_positions(row["individually_deleted_open_closed"])
-        assert unacked(state.batch_holes) == stored_unacked(stored.batched_entry_deletion_index_info)
-        assert len(state.batch_holes) == row["stored"]["batch_infos"]
+        assert unacked(state.partial_batch_acks) == stored_unacked(stored.batched_entry_deletion_index_info)
+        assert len(state.partial_batch_acks) == row["stored"]["batch_infos"]
         assert row["batch_unacked_bits"] == []
         assert dict(state.properties) == row["properties"]
         assert dict(state.cursor_properties) == row["cursor_properties"] == row["stored"]["cursor_properties"]
-        holes += len(state.batch_holes)
+        holes += len(state.partial_batch_acks)
         if row["managed_ledger"].endswith(MOVED_WHEN_OPENED):
             moved += 1
             continue
@@ -143,7 +143,7 @@ def test_every_cursor_in_a_ledger(running, reader):
         assert list(state.acked.to_columns()) == acked_positions(tuple(map(int, found)) for found in ranges)
         assert dict(state.properties) == row["properties"]
         assert dict(state.cursor_properties) == dict(after_stop.cursor_properties)
-        assert unacked(state.batch_holes) == unacked(after_stop.batch_holes)
+        assert unacked(state.partial_batch_acks) == unacked(after_stop.partial_batch_acks)
 
 
 def test_bits_of_the_ledgers_entries(running):
@@ -161,8 +161,8 @@ def test_bits_of_the_ledgers_entries(running):
             for index in range(64 * len(words.values))
             if words.values[index // 64] >> index % 64 & 1
         )
-        assert unacked(state.batch_holes) == stored_unacked(entry.batched_entry_deletion_index_info)
-        holes += len(state.batch_holes)
+        assert unacked(state.partial_batch_acks) == stored_unacked(entry.batched_entry_deletion_index_info)
+        holes += len(state.partial_batch_acks)
     assert holes == 27
 
 
@@ -172,7 +172,7 @@ def test_messages_that_are_not_acknowledged(running, reader, subscription, partl
     (row,) = (row for row in in_ledgers() if row["cursor"] == subscription)
     spans = reader.topic_spans(TopicName.of_managed_ledger(row["managed_ledger"]))
     for state in (cursor_of(running, row), cursor_of(reader, row)):
-        holes = unacked(state.batch_holes)
+        holes = unacked(state.partial_batch_acks)
         entries = messages = 0
         for ledger in reader.read(spans, on_error=ErrorPolicy.FAIL):
             columns = ledger.columns
@@ -184,7 +184,7 @@ def test_messages_that_are_not_acknowledged(running, reader, subscription, partl
                 assert max(left) < int(columns.num_messages[number])
                 messages += len(left)
         assert holes == {}
-        assert len(state.batch_holes) == partly_acked
+        assert len(state.partial_batch_acks) == partly_acked
         assert (entries, messages) == (row["msg_backlog"], row["unacked_messages"])
 
 

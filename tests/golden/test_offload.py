@@ -110,7 +110,7 @@ def test_metadata_says_which_ledgers_a_topic_has(known, bucket):
             log = source.topic_log(topic)
             kinds = [type(ledger).__name__ for ledger in log.ledgers]
             assert set(kinds[:-1]) <= {"MapFileLedger", "BlobLedger"}
-            assert kinds[-1] == "LoggedLedger"
+            assert kinds[-1] == "EntryLogLedger"
             assert log.properties == properties[topic]
             for ledger in log.ledgers:
                 assert entries_of(ledger.scan(0, ledger.last_entry_id)) == known[ledger.ledger_id]
@@ -120,5 +120,5 @@ def test_the_first_source_that_has_a_ledger_is_read(disk, bucket):
     """The bookies' disk is read if it is the first source, because no ledger was deleted from it."""
     with open_sources([f"bookkeeper+file:{BOOKIE}?metadata={METADATA}", f"offload+blob:{bucket}"]) as source:
         ledgers = source.topic_log("persistent://lab/s3/stored").ledgers
-        assert {type(ledger).__name__ for ledger in ledgers} == {"LoggedLedger"}
+        assert {type(ledger).__name__ for ledger in ledgers} == {"EntryLogLedger"}
         assert source.topics() == disk.topics()

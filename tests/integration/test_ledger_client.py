@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from delayed_tracker.client import IndexLookupMode, NotFound, Position, Unanswerable
+from delayed_tracker.client import IndexLookupMode, NotFound, Position, QueryNotSupported
 from tests.cli.ledger_sources import MAIN, PULSAR
 from tests.golden.pulsar_pack import expected
 
@@ -37,7 +37,7 @@ async def test_messages_by_index_time_and_at_the_end(client):
         await ledgers.get_message_id_by_index(PLAIN, 250)
     with pytest.raises(NotFound, match="similar names"):
         await ledgers.seek_by_time(f"{MAIN}plane", 0)
-    with pytest.raises(Unanswerable, match="name one of its partitions"):
+    with pytest.raises(QueryNotSupported, match="name one of its partitions"):
         await ledgers.get_last_message_position(f"{MAIN}parted")
 
 

@@ -58,7 +58,7 @@ mkdir "$jars" && touch "$jars/pulsar.jar"
 """
 
 
-def test_whoever_comes_first_fetches(commands):
+def test_concurrent_processes_download_the_jars_once(commands):
     """The first process fetches while others wait and use the same jars, and later ones need no Maven."""
     commands.add("mvn", FETCHES)
 
@@ -73,7 +73,7 @@ def test_whoever_comes_first_fetches(commands):
     assert class_path() == path
 
 
-def test_what_fails_leaves_nothing(commands, tmp_path):
+def test_a_failed_download_leaves_no_files(commands, tmp_path):
     """A failed download leaves nothing, and the next process tries again."""
     commands.add("mvn", FETCHES + 'echo "[ERROR] no network"; exit 1')
     with pytest.raises(NoPulsarClasses, match=r"status 1\); it says: \[ERROR\] no network"):

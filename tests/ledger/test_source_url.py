@@ -23,7 +23,7 @@ def test_spaces_divide_sources():
     assert split_sources(" ledger:a\t offload+mapfile:b?metadata=c ") == ["ledger:a", "offload+mapfile:b?metadata=c"]
     assert split_sources("ledger:a nosuch:b") == ["ledger:a", "nosuch:b"]
     assert split_sources("") == []
-    with pytest.raises(InvalidInput, match="spaces divide sources, and 'b/c' is none: write %20"):
+    with pytest.raises(InvalidInput, match="sources are separated by spaces, and 'b/c' is not a source: write %20"):
         split_sources("ledger:a b/c")
 
 

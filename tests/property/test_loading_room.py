@@ -61,7 +61,7 @@ class RoomWorld(World):
         begun_ms = self.now_ms
         for rows in ([(10, 1, 0), (25, 1, 1)], [(25 + again_ms, 2, 0), (60, 2, 1)]):
             self.add([(begun_ms + in_ms, ledger_id, entry_id) for in_ms, ledger_id, entry_id in rows])
-            self.seal_now()
+            self.seal_mutable_bucket()
             self.finish_stores()
         self.add([(begun_ms + 9, 3, 0), (begun_ms + 20, 3, 1)])
         self.pass_time(10)

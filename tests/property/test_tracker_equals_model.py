@@ -92,7 +92,7 @@ steps = st.one_of(
     st.tuples(st.just("reset_cursor"), st.builds(Position, ledgers, st.integers(-1, 6))),
     st.tuples(st.just("check_filter"), ledgers, st.integers(0, 6), st.integers(0, 9)),
     st.tuples(st.just("expire_leases"), st.integers(0, 25)),
-    st.tuples(st.just("seal_now")),
+    st.tuples(st.just("seal_mutable_bucket")),
     st.tuples(st.just("restart")),
     st.tuples(st.just("close_and_restart"), numbers),
     st.tuples(st.just("restart_beside_foreign"), rows),

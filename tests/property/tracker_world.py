@@ -184,12 +184,12 @@ class World(StoredWorld):
             return
         lease_id = holders[number % len(holders)]
         held = [position for position, holder in self.model.leased.items() if holder == lease_id]
-        was_full = self.core.load_share.is_room_missing
+        was_full = self.core.load_share.has_waiting_trackers
         (outcome,) = self.core.ack_leases([LeaseAck(lease_id, None, len(held))], self.now)
         assert outcome.changed_count == len(held)
         for position in held:
             self.model.forget(position)
-        self.hits["room made by an ack"] += was_full and not self.core.load_share.is_room_missing
+        self.hits["room made by an ack"] += was_full and not self.core.load_share.has_waiting_trackers
         self.settle()
 
     def nack(self, number: int, positions: list[Position], delay_ms: int | None) -> None:
@@ -232,12 +232,12 @@ class World(StoredWorld):
         assert self.core.expire_leases(self.now) == before - len(self.model.leased)
         self.settle()
 
-    def seal_now(self) -> None:
+    def seal_mutable_bucket(self) -> None:
         """Seal the mutable bucket, as an operator requests."""
         stats = self.core.stats()
         count = 0 if self.limits.kind is TrackerKind.IN_MEMORY else stats.mutable_count
         stores = len(self._stores())
-        assert self.core.seal_now(self.now) == count
+        assert self.core.seal_mutable_bucket(self.now) == count
         self.settle()
         assert len(self._stores()) == stores + bool(count)
         self.hits["explicit seal"] += bool(count)

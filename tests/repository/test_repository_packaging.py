@@ -171,7 +171,7 @@ def test_the_command_names_the_extra_that_is_missing():
     ],
 )
 def test_an_extra_is_enough_for_what_it_is_named_after(extra: str, modules: list[str]):
-    """What the extra does not install, not even indirectly, is not imported."""
+    """Modules of packages that the extra does not install, not even indirectly, are not imported."""
     blocked = modules_outside(extra)
     assert "opentelemetry" in blocked
     for module in modules:

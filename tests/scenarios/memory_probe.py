@@ -63,7 +63,7 @@ class Filled:
                 self.core.apply(SnapshotStored(effect.effect_id, effect.effect_id, sealed, snapshot_bytes=1), NOW)
 
     def seal(self) -> "Filled":
-        self.core.seal_now(NOW)
+        self.core.seal_mutable_bucket(NOW)
         self.perform()
         return self
 

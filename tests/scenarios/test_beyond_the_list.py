@@ -33,12 +33,12 @@ def leased(desk: Desk, count: int, *, lease_ms: int = 1_000) -> Delivery:
 
 
 @pytest.mark.parametrize("seal_at", [1, 50])
-def test_the_ends_of_every_range_live_a_whole_life(seal_at: int) -> None:
+def test_minimum_and_maximum_values_survive_seal_recovery_and_trim(seal_at: int) -> None:
     """First and last ledger, entry and time can be sealed, recovered and trimmed, and are never due."""
     desk = Desk(seal_at=seal_at)
     desk.add([(*position, INT63_MAX - desk.now_ms) for position in CORNERS])
     desk.A(5, 5, 100)
-    desk.core.seal_now(desk.now)
+    desk.core.seal_mutable_bucket(desk.now)
     desk.perform()
     desk.restart()
     assert all(desk.tracked(*CORNERS, (5, 5)))
@@ -125,7 +125,7 @@ def test_a_bucket_that_drains_while_it_is_sealed_leaves_nothing(how: str, stored
     desk = Desk(seal_at=3, seg=2)
     desk.held.add(CREATE)
     desk.add([(1, entry_id, 10) for entry_id in range(5)])
-    desk.core.seal_now(desk.now)
+    desk.core.seal_mutable_bucket(desk.now)
     desk.perform()
     if how == "ack":
         desk.now_ms += 10
@@ -178,7 +178,7 @@ def test_a_nack_to_a_deadline_counts_once(delta_ms: int, sealed: bool) -> None:
     desk = Desk()
     desk.add([(1, entry_id, 10) for entry_id in range(5)])
     if sealed:
-        desk.core.seal_now(desk.now)
+        desk.core.seal_mutable_bucket(desk.now)
         desk.perform()
     desk.sleep(10)
     delivery = leased(desk, 3)
@@ -231,7 +231,7 @@ def test_strict_and_not_across_a_restart(strict_first: bool) -> None:
     """Positions sealed under one cutoff and recovered under the other come once, on offer or when due."""
     desk = Desk(seal_at=3, seg=2, tick_ms=1_000, strict=strict_first)
     desk.add([(1, entry_id, 1_500 + 700 * entry_id) for entry_id in range(6)])
-    desk.core.seal_now(desk.now)
+    desk.core.seal_mutable_bucket(desk.now)
     desk.perform()
     desk.now_ms += 1_000
     desk.limits = replace(desk.limits, strict=not strict_first)
@@ -243,7 +243,7 @@ def test_a_load_of_before_a_reset_brings_nothing_back() -> None:
     """Rows of a load from before a reset do not replace the new deadlines of the same positions."""
     desk = Desk(seal_at=3, seg=2)
     desk.add([(1, entry_id, 100 + entry_id) for entry_id in range(6)])
-    desk.core.seal_now(desk.now)
+    desk.core.seal_mutable_bucket(desk.now)
     desk.perform()
     desk.held = {LOAD, DELETE}
     desk.sleep(200)
@@ -259,7 +259,7 @@ def test_a_position_dated_anew_keeps_its_last_deadline_through_a_crash() -> None
     """A position rescheduled into a later bucket keeps its last deadline through a crash."""
     desk = Desk(seal_at=3, late_indexes_max=1)
     desk.add([(1, entry_id, 5_000) for entry_id in range(3)])
-    desk.core.seal_now(desk.now)
+    desk.core.seal_mutable_bucket(desk.now)
     desk.perform()
     desk.core.cancel(PositionColumns.of([(1, 1)]), desk.now)
     desk.A(1, 1, 50_000)

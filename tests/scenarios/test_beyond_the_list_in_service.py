@@ -125,7 +125,7 @@ async def test_no_request_is_an_internal_error() -> None:
         assert answered >= {"AddMessages", "PollScheduledMessages", "ClearMessages", "DeleteTracker"}
         assert refusals == ALLOWED
         for host in service.registry.hosts():
-            host.to_read().check()
+            host.core_for_reading().check()
 
 
 async def test_names_are_kept_as_they_are(tmp_path) -> None:
@@ -167,7 +167,7 @@ async def test_a_full_disk_costs_no_message_and_hurries_none(tmp_path) -> None:
         host.add(epoch, indexes(due_ms, (40, 0, 0)))
         await pass_until(lambda: host.stats().effects_failed_count > 5 and clock.now_ms() >= due_ms)
         assert rows(await host.poll(epoch, max_count=10, wait_ms=0, lease_ms=0)) == [(40, 0)]
-        assert len(host.to_read()) == 30 + 8 * MORE_THAN_A_PAGE
+        assert len(host.core_for_reading()) == 30 + 8 * MORE_THAN_A_PAGE
         await pages_max(2**30)
         await pass_until(lambda: all(view.state is BucketState.SEALED for view in host.buckets()))
     async with serving(path, clock) as registry:
@@ -286,7 +286,7 @@ async def test_clear_reset_and_open_while_the_storage_is_away() -> None:
         resetting = asyncio.ensure_future(stub.ResetCursor(pb.ResetCursorRequest(tracker=REF, epoch=epoch + 1)))
         await until(lambda: host.epoch == epoch + 2)
         await elapse(service.clock, 3_000)
-        assert (clearing.done(), resetting.done(), len(host.to_read())) == (False, False, 0)
+        assert (clearing.done(), resetting.done(), len(host.core_for_reading())) == (False, False, 0)
         away = False
         cleared, reset = await as_time_passes(service.clock, asyncio.gather(clearing, resetting))
         assert (cleared.cleared_count, reset.cleared_count) == (5, 0)

@@ -95,7 +95,7 @@ async def test_row_57_an_allocation_that_fails_while_adding_leaves_nothing_half_
         for again in (*_replay(clock), batch):
             host.add(opened.epoch, again)
         await settle()
-        host.to_read().check()
+        host.core_for_reading().check()
         assert host.stats().pending_count == 5 + 5 + 5 + 1
         assert rows(await host.poll(opened.epoch, max_count=99, wait_ms=0, lease_ms=1_000)) == []
         await elapse(clock, SOON_MS)
@@ -129,7 +129,7 @@ async def test_row_57_an_allocation_that_fails_while_a_result_is_taken_keeps_wha
         registry.host(KEY)
     opened = await registry.open(KEY, owner="test", mark_delete=None)
     assert opened.recovered_count == 11
-    registry.host(KEY).to_read().check()
+    registry.host(KEY).core_for_reading().check()
     assert registry.counters.orphans_swept == registry.counters.results_forgotten == 0
     await registry.close()
 

@@ -15,7 +15,7 @@ SOON, LATER = 10_000, 990_000
 def seal(desk: Desk, *rows: tuple[int, int, int]) -> None:
     """Add rows and make a bucket of them."""
     desk.add(rows)
-    desk.core.seal_now(desk.now)
+    desk.core.seal_mutable_bucket(desk.now)
     desk.perform()
 
 

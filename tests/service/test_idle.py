@@ -9,7 +9,7 @@ import pytest
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import TrackerKey
-from delayed_tracker.service.telemetry.line_budget import MINUTE_MS
+from delayed_tracker.service.telemetry.log_rate_limiter import MINUTE_MS
 from delayed_tracker.service.trackers.gate import TrackerGate
 from delayed_tracker.storage.memory import MemoryStorage
 from tests.service.harness.shell import elapse, make_registry

@@ -56,11 +56,11 @@ class Crowd:
 
     def check(self):
         unstored = self.registry.unstored
-        counts = [sum(host.to_read().unstored_counts()[:1]) for host, _ in self.hosts]
+        counts = [sum(host.core_for_reading().unstored_counts()[:1]) for host, _ in self.hosts]
         assert unstored.unstored_count == sum(counts)
         assert unstored.unstored_count < UNSTORED_MAX + BATCH
         assert max(counts) < TRACKER_UNSTORED_MAX + BATCH
-        shares = [host.to_read().load_share.held_count for host, _ in self.hosts]
+        shares = [host.core_for_reading().load_share.held_count for host, _ in self.hosts]
         # Beyond the maximum: positions returned by leases, a segment of each tracker, and the last read-ahead.
         assert sum(shares) < LOADED_MAX + (TRACKERS + 1) * SEGMENT + len(self.unsettled)
         self.most_unstored = max(self.most_unstored, unstored.unstored_count)

@@ -50,7 +50,7 @@ def test_a_rebuild_accounts_for_every_message_and_equals_the_ledgers(command, re
     assert set(document["seconds"]) == {"look", "read", "count", "plan", "stage", "commit"}
     verified = command(*of("verify", "--against", target))
     assert verified.status == 0, verified.out
-    assert "the index is what the ledgers say" in verified.out
+    assert "the index matches the ledgers" in verified.out
     metrics = tmp_path / "rebuild.prom"
     again = command(
         *of("rebuild", "--staging", str(tmp_path / "staging"), "--commit", target, "--prometheus", str(metrics))
@@ -98,14 +98,14 @@ def test_an_empty_index_is_not_called_sound(command, tmp_path):
     rows = [[cell.strip() for cell in line.split("│")[2:-1]] for line in ran.out.splitlines() if TOPIC in line]
     assert rows == [[SUBSCRIPTION, "343", "0", "343", "0", "0", "0", "92:16"]]
     assert ran.out.splitlines()[-1] == (
-        "nothing was compared: of what is not due, the ledgers and the index have no position in common; 343 positions of "
-        "the ledgers are too recent to be missed: the dispatcher offers them again"
+        "nothing was compared: the ledgers and the index share no position that is not due yet; 343 positions of "
+        "the ledgers are not in a bucket yet: the dispatcher adds them again"
     )
     (tracker,) = command(*verify, "--json").document["trackers"]
     assert (tracker["too_recent"], tracker["replay_from"]) == (343, {"ledger_id": 92, "entry_id": 16})
 
 
-def test_acknowledged_messages_are_extra_to_who_takes_them_for_pending(command, rebuilt):
+def test_verify_with_ignore_acks_reports_acknowledged_messages_as_missing(command, rebuilt):
     """With --ignore-acks, the acknowledged messages that the index lacks are missing."""
     target, _ = rebuilt
     ran = command(*of("verify", "--against", target, "--ignore-acks"))
@@ -298,7 +298,7 @@ def test_a_place_that_fails_while_it_is_written_is_named(command):
     )
 
 
-def test_a_table_without_rows_is_one(command, tmp_path):
+def test_a_table_without_rows_is_valid(command, tmp_path):
     """If no message has an index, as when everything is damaged, the table is empty but valid."""
     url = write_cluster(tmp_path / "cluster", [Topic(TOPIC, {1: [Entry(1)]}, {})])
     for log in (tmp_path / "cluster").rglob("*.log"):

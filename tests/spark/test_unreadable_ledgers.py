@@ -60,19 +60,19 @@ def test_replay_begins_no_later_than_what_could_not_be_read(cluster, lost, unrea
     assert (tracker["unread"], tracker["replay_from"]) == (unread, replay_from)
 
 
-def test_an_index_that_nothing_takes_the_place_of_is_no_success_without_a_word(cluster):
+def test_a_rebuild_that_removes_an_index_prints_a_warning(cluster):
     """The number of unreadable entries and the start of the replay are printed apart from the result."""
     ran = cluster.rebuild(cluster.without(1, 2, 3), "--on-error", "skip")
     assert ran.status == 0, ran.err
     assert (
-        f"{SUBSCRIPTION} of {TOPIC}: 2 buckets were there, and none is now; 176 entries could not be read: replay from 1:4"
+        f"{SUBSCRIPTION} of {TOPIC}: 2 buckets were deleted, none written; 176 entries could not be read: replay from 1:4"
         in ran.err
     )
     assert "180 entries cannot be read" in ran.out
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["as it was", "rebuilt from the same"])
-def test_an_index_is_not_what_ledgers_say_that_cannot_be_read(cluster, again):
+def test_verify_fails_if_entries_are_unreadable(cluster, again):
     """The comparison covers only readable entries, lists the others, and fails."""
     part = cluster.without(2)
     if again:

@@ -1,6 +1,6 @@
 """Rebuilds the index of delayed messages from the ledgers themselves, with Spark."""
 
-from delayed_tracker.spark.source.python_worker import end_quietly
+from delayed_tracker.spark.source.python_worker import suppress_disconnect_traceback
 
 # Every process that Spark starts imports this package before it runs other code of it.
-end_quietly()
+suppress_disconnect_traceback()

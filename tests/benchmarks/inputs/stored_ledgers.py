@@ -6,8 +6,8 @@ from uuid import UUID
 
 import numpy as np
 
+from delayed_tracker.ledger.bookkeeper.entry_log_ledger import EntryLogLedger
 from delayed_tracker.ledger.bookkeeper.entry_logs import EntryLogs
-from delayed_tracker.ledger.bookkeeper.logged_ledger import LoggedLedger
 from delayed_tracker.ledger.entry.frame import encode_entry
 from delayed_tracker.ledger.local.importing import import_topic
 from delayed_tracker.ledger.local.source import open_local_ledgers
@@ -79,7 +79,7 @@ def logged_topic(logs: EntryLogs, ledgers: Mapping[int, int]) -> TopicLog:
         LedgerSpan(ledger_id, count - 1, end_known=True, state=LedgerState.CLOSED, digest=digest)
         for ledger_id, count in ledgers.items()
     ]
-    return TopicLog(TOPIC, tuple(LoggedLedger(span, logs, None) for span in spans))
+    return TopicLog(TOPIC, tuple(EntryLogLedger(span, logs, None) for span in spans))
 
 
 def copied_locally(log: TopicLog, directory: Path) -> TopicLog:

@@ -17,7 +17,7 @@ from tests.benchmarks.rows import Row, per_index
 ABOUT = (
     "One bucket, as a worker thread seals and encodes it; then all its segments, decoded in one pass. Of decoding, over "
     "two thirds are the kernel; joining the segments and finding their ends takes 2 ns an index where they are 27 each. "
-    "Reading entries without a branch for each octet gained nothing; unsigned indexes took a third off the kernel."
+    "ReadResult entries without a branch for each octet gained nothing; unsigned indexes took a third off the kernel."
 )
 
 
@@ -34,7 +34,7 @@ def frozen_bucket(indexes: IndexColumns) -> FrozenIndexes:
     core = TrackerCore(TrackerLimits(min_index_count_per_bucket=2 * len(indexes)))
     for part in batches(indexes):
         core.add(part, NOW)
-    core.seal_now(NOW)
+    core.seal_mutable_bucket(NOW)
     (effect,) = [effect for effect in core.take_effects() if isinstance(effect, StoreSnapshot)]
     return effect.frozen
 

@@ -49,7 +49,7 @@ def _drained_until(run: Run, now_ms: int) -> tuple[TrackerCore, int]:
     shell = Shell(TrackerCore(limits), now_ms=NOW_MS)
     for bucket in buckets(Shape.WEEK, run.scale, run.scale.buckets):
         shell.core.add(bucket, shell.now)
-        shell.core.seal_now(shell.now)
+        shell.core.seal_mutable_bucket(shell.now)
         shell.perform_all()
     shell.pass_time(now_ms - NOW_MS)
     shell.perform_all()

@@ -44,7 +44,7 @@ def _pop(run: Run, shape: Shape, lease_ms: int) -> Row:
         shell = Shell(TrackerCore(limits), now_ms=NOW_MS)
         for start in range(0, count, run.scale.run_length):
             shell.core.add(indexes.take(slice(start, start + run.scale.run_length)), shell.now)
-            shell.core.seal_now(shell.now)
+            shell.core.seal_mutable_bucket(shell.now)
             shell.perform_all()
         assert shell.core.stats().loaded_count == count
         return shell.core

@@ -11,9 +11,9 @@ from delayed_tracker.client import (
     MessageId,
     NotFound,
     Position,
+    QueryNotSupported,
     StoredEntry,
     TimeSeek,
-    Unanswerable,
     UnreadableEntries,
 )
 from delayed_tracker.v1 import ledger_pb2 as pb
@@ -100,7 +100,7 @@ async def test_entries_come_page_by_page(service, ledgers):
             for word in ("TOPIC_NOT_FOUND", "NAMESPACE_NOT_FOUND", "MESSAGE_INDEX_INVALID", "MESSAGE_NOT_FOUND")
         ),
         *(
-            (grpc.StatusCode.FAILED_PRECONDITION, word, Unanswerable)
+            (grpc.StatusCode.FAILED_PRECONDITION, word, QueryNotSupported)
             for word in (
                 "LEDGER_SOURCE_NOT_SET",
                 "PARTITIONED_TOPIC",

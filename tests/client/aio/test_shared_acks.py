@@ -150,7 +150,7 @@ async def test_what_has_expired_is_named_in_a_second_call():
     assert tasks[1].result() == AckAnswer(0, (), (0, 1))
 
 
-async def test_an_error_in_naming_is_only_theirs_who_were_named():
+async def test_an_error_of_the_second_call_fails_only_its_acks():
     """An error of the second call affects only the acks in it."""
     service = Held(5)
     late = service.whole(2)
@@ -163,7 +163,7 @@ async def test_an_error_in_naming_is_only_theirs_who_were_named():
         tasks[0].result()
 
 
-async def test_a_lease_that_never_was_is_its_holders_error():
+async def test_an_unknown_lease_fails_only_its_own_ack():
     """Acks that the service refuses together are sent separately, by position, and only the bad one fails."""
     service = Held(6)
     first, third = service.whole(3), service.whole(3)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from delayed_tracker.client import DelayedTrackerClient, DueMessages, InvalidArgument, SessionClosed, Unavailable
 from delayed_tracker.client.aio.shared_polls import SharedPolls
-from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollTerms, Taken
+from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollResult, PollTerms
 from delayed_tracker.core.values.errors import FieldViolation
 from tests.service.harness.shell import KEY, running_service
 
@@ -32,18 +32,18 @@ class Due:
         self.limit = limit
         self.epoch = epoch
         self.calls: list[tuple[list[int], int]] = []
-        self.in_flight: list[tuple[list[int], PollTerms, asyncio.Future[list[Taken]]]] = []
+        self.in_flight: list[tuple[list[int], PollTerms, asyncio.Future[list[PollResult]]]] = []
         self.given_back: list[tuple[int, list[int]]] = []
         self.replay_required = False
         self._lease_id = 0
 
-    def send(self, shares: Sequence[int], wait_ms: int, terms: PollTerms) -> "asyncio.Future[list[Taken]]":
+    def send(self, shares: Sequence[int], wait_ms: int, terms: PollTerms) -> "asyncio.Future[list[PollResult]]":
         self.calls.append((list(shares), wait_ms))
         answer = asyncio.get_running_loop().create_future()
         self.in_flight.append((list(shares), terms, answer))
         return answer
 
-    async def give_back(self, taken: Taken) -> None:
+    async def give_back(self, taken: PollResult) -> None:
         self.given_back.append((taken.lease_id, list(taken.messages.entry_ids)))
 
     def polls(self) -> SharedPolls:
@@ -64,12 +64,12 @@ class Due:
         else:
             answer.set_result([self._take(share, terms) for share in shares])
 
-    def _take(self, share: int, terms: PollTerms) -> Taken:
+    def _take(self, share: int, terms: PollTerms) -> PollResult:
         entries, self.entries = self.entries[:share], self.entries[share:]
         if entries and not terms.is_hand_off:
             self._lease_id += 1
         lease_id = self._lease_id if entries and not terms.is_hand_off else 0
-        return Taken(lease_id, 7, due(entries, more=bool(self.entries), replay=self.replay_required), self.epoch)
+        return PollResult(lease_id, 7, due(entries, more=bool(self.entries), replay=self.replay_required), self.epoch)
 
 
 async def turns() -> None:
@@ -328,7 +328,7 @@ def test_nothing_is_lost_or_taken_twice(data):
     async def run() -> None:
         service = Due(300, limit=data.draw(st.sampled_from([40, 10**9])))
         polls = service.polls()
-        asked: list[tuple[asyncio.Task[Taken], int]] = []
+        asked: list[tuple[asyncio.Task[PollResult], int]] = []
         for step in data.draw(st.lists(st.sampled_from("pppacae"), max_size=40)):
             if step == "p":
                 count, wait_ms = data.draw(st.integers(1, 40)), data.draw(st.sampled_from([0, 10_000]))

@@ -62,7 +62,7 @@ def test_threads_that_acknowledge_at_the_same_time_share_calls():
     assert len(service.shared) <= CALLS_MAX + 1
 
 
-def test_a_lease_that_never_was_is_its_holders_error():
+def test_an_unknown_lease_fails_only_its_own_ack():
     """Acks that share a call with a bad one are answered normally."""
     service = Gated(30)
     acks = [service.whole(2) for _ in range(THREADS)]

@@ -9,7 +9,7 @@ import pytest
 
 from delayed_tracker.client import DueMessages, InvalidArgument, Unavailable
 from delayed_tracker.client.blocking.shared_polls import SharedPolls
-from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollTerms, Taken, WaitingPoll
+from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollResult, PollTerms, WaitingPoll
 from delayed_tracker.core.values.errors import FieldViolation
 
 HAND_OFF = PollTerms(None, is_hand_off=True)
@@ -29,7 +29,7 @@ class Due:
         self._lock = threading.Lock()
         self._lease_id = 0
 
-    def send(self, shares: Sequence[int], wait_ms: int, terms: PollTerms) -> list[Taken]:
+    def send(self, shares: Sequence[int], wait_ms: int, terms: PollTerms) -> list[PollResult]:
         with self._lock:
             self.calls.append((list(shares), wait_ms))
         assert self.may_go_on.wait(30)
@@ -37,18 +37,18 @@ class Due:
         with self._lock:
             return [self._take(share, terms) for share in shares]
 
-    def _take(self, share: int, terms: PollTerms) -> Taken:
+    def _take(self, share: int, terms: PollTerms) -> PollResult:
         entries, self.entries = array("q", self.entries[:share]), self.entries[share:]
         self._lease_id += bool(entries)
         next_ms = 5 if self.entries else None
         messages = DueMessages(entries, entries, entries, next_ms, 10, replay_required=False)
-        return Taken(0 if terms.is_hand_off or not entries else self._lease_id, 7, messages, 1)
+        return PollResult(0 if terms.is_hand_off or not entries else self._lease_id, 7, messages, 1)
 
-    def give_back(self, taken: Taken) -> None:
+    def give_back(self, taken: PollResult) -> None:
         self.given_back += taken.messages.entry_ids
 
 
-def polled(service: Due, count: int, *, terms: PollTerms = LEASE, wait_ms: int = 0) -> "list[Future[Taken]]":
+def polled(service: Due, count: int, *, terms: PollTerms = LEASE, wait_ms: int = 0) -> "list[Future[PollResult]]":
     """Poll once in each of many threads; the first calls end when all have arrived."""
     polls = SharedPolls(service.send, service.give_back, share_max=100, epoch=lambda: 1)
     put = polls._queue.put
@@ -67,7 +67,7 @@ def polled(service: Due, count: int, *, terms: PollTerms = LEASE, wait_ms: int =
     return asked
 
 
-def entries_of(asked: "list[Future[Taken]]") -> list[int]:
+def entries_of(asked: "list[Future[PollResult]]") -> list[int]:
     return sorted(entry for poll in asked for entry in poll.result().messages.entry_ids)
 
 

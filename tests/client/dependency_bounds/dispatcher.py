@@ -18,8 +18,8 @@ from delayed_tracker.client import (
     Fenced,
     InvalidArgument,
     Position,
+    QueryNotSupported,
     TrackerNotOpen,
-    Unanswerable,
 )
 from delayed_tracker.client.blocking import DelayedTrackerClient as BlockingClient
 from delayed_tracker.pulsar.v1 import entry_pb2, ledger_metadata_pb2, managed_ledger_pb2
@@ -61,7 +61,7 @@ async def dispatch(address: str) -> dict[str, object]:
             "streamed": streamed,
             "taken": sorted(taken),
             "fenced": await reason_of(Fenced, first.add(2**62, 1, 1)),
-            "unanswerable": await reason_of(Unanswerable, client.ledgers.get_last_message_position(TOPIC)),
+            "unanswerable": await reason_of(QueryNotSupported, client.ledgers.get_last_message_position(TOPIC)),
             "stats": (await client.view_tracker(TOPIC, "events").stats()).pending_count,
         }
 

@@ -41,10 +41,10 @@ def test_however_ranges_are_cut_the_answer_is_the_same(asked, tracked, ranges_ma
     for batch in range_batches(asked, ranges_max=ranges_max, entries_max=entries_max):
         assert 1 <= len(batch.ranges) <= ranges_max
         assert sum(last - first + 1 for _, first, last in batch.ranges) <= entries_max
-        put_together(found, untracked(batch.ranges, tracked), goes_on=batch.goes_on)
+        put_together(found, untracked(batch.ranges, tracked), is_continuation=batch.is_continuation)
     assert found == list(untracked(asked, tracked))
 
 
-def test_nothing_asked_is_no_call():
+def test_no_ranges_make_no_call():
     """No ranges make no call, because the service would refuse it."""
     assert list(range_batches([])) == []

@@ -111,7 +111,7 @@ def test_a_delivery_is_divided_into_leases(counts, expected):
     assert [acked(shell, whole(part.lease_id, len(part.indexes))) for part in parts] == [[count] for count in expected]
 
 
-def test_nothing_is_divided_into_nothing():
+def test_an_empty_poll_creates_no_lease():
     """A poll that took no rows has no lease, and the lease of the next poll is not affected."""
     shell = due_shell(1)
     shell.pop()

@@ -34,7 +34,7 @@ def sealing_shell() -> Shell:
         TrackerLimits(strict=True, max_num_buckets=1, prefetch_window_ms=1_000, retry_backoff_ms=9_000)
     )
     shell.add(*ROWS)
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     return shell
 
 
@@ -83,7 +83,7 @@ def test_what_is_being_merged_stays_as_it_was(meanwhile):
     shell = sealing_shell()
     shell.store()
     shell.add((LATER_MS, 9, 0))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.store()
     (merge,) = [effect for effect in shell.core.take_effects() if isinstance(effect, MergeSnapshots)]
     MEANWHILE[meanwhile](shell)

@@ -36,7 +36,7 @@ class Stored:
         self.core.load_within(budget.share(), at(0))
         rows = [(first_ms + entry_id, ledger_id, entry_id) for entry_id in range(count)]
         self.core.add(IndexColumns.of(rows), at(0))
-        self.core.seal_now(at(0))
+        self.core.seal_mutable_bucket(at(0))
         (store,) = self.core.take_effects()
         assert isinstance(store, StoreSnapshot)
         self.sealed = seal(store.frozen)
@@ -161,7 +161,7 @@ def test_what_is_forgotten_gives_its_room_back():
     tracker.core.check()
 
 
-def test_who_wants_the_same_deadline_does_not_give_way_to_each_other():
+def test_trackers_with_equal_deadlines_do_not_wait_for_each_other():
     """A woken tracker reads: two trackers that give way to each other would be woken for ever."""
     budget = LoadBudget(20)
     full = Stored(budget, first_ms=5_000)

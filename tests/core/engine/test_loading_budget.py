@@ -28,7 +28,7 @@ def loading_shell(limits: TrackerLimits = LIMITS) -> tuple[Shell, int]:
     shell = Shell.with_limits(limits)
     for rows in ([(DUE_MS, FIRST, 0), (DUE_MS + 20, FIRST, 1)], [(DUE_MS + 30, SECOND, 0), (DUE_MS + 31, SECOND, 1)]):
         shell.add(*rows)
-        shell.core.seal_now(shell.now)
+        shell.core.seal_mutable_bucket(shell.now)
         shell.store()
     shell.add((DUE_MS - 1, 3, 0), (DUE_MS + 10, 3, 1))
     shell.pass_time(DUE_MS - shell.now_ms)

@@ -34,15 +34,15 @@ class BusyTracker:
         for ledger, first_ms in ((LOADING, NEAR_MS), (IDLE, FAR_MS), (WAITING, NEAR_MS + 10)):
             # In three segments. Of the near ones the first stays in memory, and the second is requested.
             shell.add(*[(first_ms + entry // 2, ledger, entry) for entry in range(6)])
-            shell.core.seal_now(shell.now)
+            shell.core.seal_mutable_bucket(shell.now)
             shell.store()
         _, failing = shell.asked(LoadSegments)
         shell.core.apply(SegmentLoadFailed(failing.effect_id, lost=False), shell.now)
         shell.add(*[(FAR_MS + entry, RETRYING, entry) for entry in range(4)])
-        shell.core.seal_now(shell.now)
+        shell.core.seal_mutable_bucket(shell.now)
         shell.fail_store()
         shell.add(*[(FAR_MS + entry, SEALING, entry) for entry in range(4)])
-        shell.core.seal_now(shell.now)
+        shell.core.seal_mutable_bucket(shell.now)
         assert len(shell.asked(StoreSnapshot)) == 1
         shell.add(*[(FAR_MS + entry, MUTABLE, entry) for entry in range(4)])
         shell.add((FAR_MS, LATE, 0), (FAR_MS, LATE, 1))

@@ -105,7 +105,7 @@ def sealed_shell() -> Shell:
     )
     shell.add((shell.now_ms + 1, 1, 1), *[(LATER_MS + entry, 1, entry) for entry in range(2, BUCKET)])
     shell.add(*[(LATER_MS + entry, 2, entry) for entry in range(10)])
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.perform_all()
     shell.add((LATER_MS, 3, 5))
     shell.pass_time(1)
@@ -157,7 +157,7 @@ def test_one_ledger_may_have_several_buckets():
     shell = Shell.with_limits(TrackerLimits())
     for first in (0, 100, 200):
         shell.core.add(IndexColumns.of([(LATER_MS, 1, entry) for entry in range(first, first + 50)]), shell.now)
-        shell.core.seal_now(shell.now)
+        shell.core.seal_mutable_bucket(shell.now)
         shell.perform_all()
     assert looked_up(shell) > 0
     assert (

@@ -70,7 +70,7 @@ def test_check_finds_that_nobody_wakes_up_for_a_retry():
     """A failed store needs a wake-up before any of its rows is due."""
     shell = Shell.with_limits(LIMITS)
     shell.add((FAR_MS, 1, 0))
-    shell.core.seal_now(shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
     shell.fail_store()
     retry_ms = shell.now_ms + LIMITS.retry_backoff_ms
     assert shell.next_wakeup_ms() == retry_ms

@@ -295,7 +295,7 @@ def test_seal_numbers_go_on_above_the_catalogues_highest():
     )
     for number in (42, 43):
         shell.add((9_000, 6, number))
-        shell.core.seal_now(shell.now)
+        shell.core.seal_mutable_bucket(shell.now)
         assert shell.next(StoreSnapshot).seal_number == number
         shell.core.clear(shell.now)
 

@@ -131,7 +131,7 @@ def test_bytes_cut_short_are_refused(held, data):
 
 
 @given(batches, st.binary(min_size=1, max_size=9))
-def test_a_rest_is_refused(held, rest):
+def test_trailing_bytes_are_refused(held, rest):
     """Bytes behind the set are refused: the file has another content than expected."""
     with pytest.raises(InvalidInput):
         PositionBitmap.deserialize(bits_of(held).serialize() + rest)

@@ -149,7 +149,7 @@ def test_what_lies_behind_an_impossible_size_is_found(size):
     records = scan_log(entry_log([RECORDS[0], struct.pack(">i", size), bytes(40), RECORDS[1]]), "0.log")
 
     assert columns_of(records).entry_id.tolist() == [0, 1]
-    reason = f"a record of {size} bytes cannot be; reading goes on at byte {begin + 44}"
+    reason = f"a record cannot have {size} bytes; reading goes on at byte {begin + 44}"
     assert [(place.offset, place.reason) for place in records.damage] == [(begin, reason)]
 
 
@@ -165,7 +165,7 @@ def test_records_behind_an_impossible_size_are_found(size, behind, ending):
     assert columns_of(records).ledger_id.tolist() == [7] + [3] * behind
     assert [place.offset for place in records.damage] == [1024 + len(RECORDS[0])]
     assert records.truncated_at is None
-    assert f"a record of {size} bytes cannot be" in records.damage[0].reason
+    assert f"a record cannot have {size} bytes" in records.damage[0].reason
 
 
 def test_a_damaged_size_in_front_of_the_ledgers_map_is_no_cut():

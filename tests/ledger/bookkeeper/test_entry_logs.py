@@ -117,13 +117,13 @@ def test_last_add_confirmed_and_what_follows_without_gap(directory):
     far = ledger_records(7, [b"four", b"five", b"six"], first=4)
     with write(directory, _0=RECORDS, _1=[far[0]]) as logs:
         assert logs.last_add_confirmed(7, CRC32C) == 3
-        assert logs.last_without_gap(7, 2) == 4
+        assert logs.last_contiguous_entry(7, 2) == 4
     with write(directory, _0=RECORDS, _1=[far[0], far[2]]) as logs:
         assert logs.last_add_confirmed(7, CRC32C) == 5
-        assert logs.last_without_gap(7, 2) == 4
-        assert logs.last_without_gap(7, 5) == 6
-        assert logs.last_without_gap(7, 6) == 6
-        assert logs.last_without_gap(99, -1) == -1
+        assert logs.last_contiguous_entry(7, 2) == 4
+        assert logs.last_contiguous_entry(7, 5) == 6
+        assert logs.last_contiguous_entry(7, 6) == 6
+        assert logs.last_contiguous_entry(99, -1) == -1
 
 
 def test_damaged_records_confirm_nothing(directory):

@@ -79,7 +79,7 @@ def test_another_number_of_messages_than_promised_is_refused():
     two = join_batch([slot(0, b"a"), slot(1, b"b")])
     with pytest.raises(PayloadInvalid, match="the payload has 2 messages instead of 3"):
         split_batch(metadata_of(num_messages_in_batch=3), two)
-    with pytest.raises(PayloadInvalid, match="7 bytes are left behind the last of 1 messages"):
+    with pytest.raises(PayloadInvalid, match="7 bytes remain after the last of 1 messages"):
         split_batch(metadata_of(num_messages_in_batch=1), two)
     with pytest.raises(PayloadInvalid, match="has 2 messages instead of 4 or 3"):
         split_batch(metadata_of(num_messages_in_batch=4, compacted_batch_indexes=[0, 1, 2]), two)

@@ -109,8 +109,8 @@ def test_set_bits_of_a_batch_are_unacknowledged():
     holes = [hole(6, 4, 0, 5), hole(6, 1, 0, 0), hole(5, 9, -1), hole(6, 2)]
     state = cursor_state(in_metadata(batched_entry_deletion_index_info=holes), None, {5: 9, 6: 9})
 
-    assert list(state.batch_holes.positions) == [(5, 9), (6, 4)]
-    assert [state.batch_holes.row_words(row).tolist() for row in range(2)] == [[2**64 - 1], [0, 5]]
+    assert list(state.partial_batch_acks.positions) == [(5, 9), (6, 4)]
+    assert [state.partial_batch_acks.row_words(row).tolist() for row in range(2)] == [[2**64 - 1], [0, 5]]
     assert list(state.acked.to_columns()) == [(6, 1), (6, 2)]
 
 
@@ -142,7 +142,7 @@ def test_state_entry_wins_over_the_stale_fallback():
     assert state.mark_delete == Position(5, 6)
     assert state.properties == {"CompactedTopicLedger": 46}
     assert state.cursor_properties == {"a": "b"}
-    assert list(state.batch_holes.positions) == [(5, 8)]
+    assert list(state.partial_batch_acks.positions) == [(5, 8)]
 
 
 @pytest.mark.parametrize("stored", ["08", "0805", "0805100032", "ff"])

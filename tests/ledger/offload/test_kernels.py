@@ -65,7 +65,7 @@ def test_reading_lengths(lengths, extra):
 
 
 @pytest.mark.parametrize("content", [b"\x90", b"\xff", b"\x8b\0\0\0\0\0", b"\x8e\0", b"\x80"])
-def test_what_is_no_length(content):
+def test_invalid_lengths_are_rejected(content):
     """A negative, overlong or cut number is not a length."""
     assert plain(kernels.read_lengths(octets(content), 1))[1] == 0
 

@@ -245,7 +245,9 @@ def test_a_damaged_index_costs_its_ledger(tmp_path):
     damaged = [f"{UUIDS[number]}-ledger-{number}-index" for number in (2, 3)]
     for name in damaged:
         (tmp_path / name).write_bytes(b"no index")
-    with pytest.raises(LedgerFileInvalid, match=f"{damaged[0]} is cut short.*; give metadata=DUMP, .* or move it"):
+    with pytest.raises(
+        LedgerFileInvalid, match=f"{damaged[0]} is cut short.*; give metadata=DUMP, .* or move the object"
+    ):
         open_blobs(str(tmp_path))
 
     bucket = MemoryStore()
@@ -343,8 +345,8 @@ def test_bookies_and_tiered_storage_together(tmp_path):
     copies = f"offload+mapfile:{tmp_path}"
 
     for urls, kinds in (
-        ([bookies, copies], ["Logged", "MapFile", "Logged"]),
-        ([copies, bookies], ["MapFile"] * 2 + ["Logged"]),
+        ([bookies, copies], ["EntryLog", "MapFile", "EntryLog"]),
+        ([copies, bookies], ["MapFile"] * 2 + ["EntryLog"]),
     ):
         with open_sources(urls) as source:
             assert source.topics() == [TOPIC]

@@ -277,7 +277,7 @@ def test_damage_in_a_log_matters_for_open_ledgers(tmp_path):
     files.add_cursor(cursor_at(8, -1))
     files.records.append(bytes.fromhex("00000007") + b"\xff" * 60)
 
-    with pytest.raises(EntriesUnreadable, match="a record of 7 bytes cannot be"):
+    with pytest.raises(EntriesUnreadable, match="a record cannot have 7 bytes"):
         files.pending()
     report = files.pending(on_error=ErrorPolicy.SKIP)
     assert pending(report) == [(8, 0, 80)]

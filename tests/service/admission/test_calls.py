@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from delayed_tracker.service.admission.calls import Calls
+from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.errors import ShuttingDown
 from delayed_tracker.service.limits import ServiceLimits
 
@@ -21,7 +21,7 @@ async def two() -> AsyncIterator[str]:
 
 
 async def test_a_stream_that_waits_for_a_request_ends_when_the_service_stops():
-    calls = Calls(ServiceLimits())
+    calls = CallAdmission(ServiceLimits())
     waiting = asyncio.ensure_future(anext(calls.requests_until_stopping(never())))
     await asyncio.sleep(0)
     calls.stop()
@@ -31,7 +31,7 @@ async def test_a_stream_that_waits_for_a_request_ends_when_the_service_stops():
 
 async def test_a_stream_that_answers_is_not_cancelled_by_the_stop():
     """The stop does not cancel a stream while it writes an answer, since gRPC could not end such a call."""
-    calls = Calls(ServiceLimits())
+    calls = CallAdmission(ServiceLimits())
     requests = calls.requests_until_stopping(two())
     assert await anext(requests) == "first"
     calls.stop()
@@ -41,11 +41,11 @@ async def test_a_stream_that_answers_is_not_cancelled_by_the_stop():
 
 
 async def test_a_stream_opened_after_the_stop_is_refused():
-    calls = Calls(ServiceLimits())
+    calls = CallAdmission(ServiceLimits())
     calls.stop()
     with pytest.raises(ShuttingDown):
         await anext(calls.requests_until_stopping(never()))
 
 
 async def test_a_stream_ends_with_its_requests():
-    assert [each async for each in Calls(ServiceLimits()).requests_until_stopping(two())] == ["first", "second"]
+    assert [each async for each in CallAdmission(ServiceLimits()).requests_until_stopping(two())] == ["first", "second"]

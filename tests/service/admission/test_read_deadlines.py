@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from delayed_tracker.service.admission.receiving import ReadDeadlines
+from delayed_tracker.service.admission.request_admission import ReadDeadlines
 
 
 async def test_a_read_that_takes_too_long_is_cut_short_and_others_go_on():

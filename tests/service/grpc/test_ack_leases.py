@@ -104,7 +104,7 @@ async def test_an_older_epoch_is_fenced(service):
     assert info.reason == "FENCED"
 
 
-async def test_a_slip_of_the_lease_id_loses_nothing(service):
+async def test_a_wrong_lease_id_acknowledges_nothing_of_another_lease(service):
     """A lease acknowledges only what it handed out, until ten minutes after its end, alone or among others."""
     epoch, (first, second) = await leased(service, 2, 2)
     wrong = ack(epoch, some(first, 3), whole(first, 3), entries=[0, 2, 3])

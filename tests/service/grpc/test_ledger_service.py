@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.entry.frame import split_frame
-from delayed_tracker.service.admission.calls import Calls
+from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
 from delayed_tracker.service.grpc.methods import serve_ledgers
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME
@@ -41,7 +41,7 @@ async def ledgers(**settings: object) -> AsyncIterator[ledger_pb2_grpc.LedgerSer
     await access.start()
     size = ("grpc.max_send_message_length", given.server.grpc_message_bytes_max)
     server = grpc.aio.server(options=[size])
-    serve_ledgers(LedgerServicer(access), server, Calls(given.service_limits()))
+    serve_ledgers(LedgerServicer(access), server, CallAdmission(given.service_limits()))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

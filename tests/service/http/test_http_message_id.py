@@ -126,7 +126,7 @@ async def test_a_call_names_one_index(query: str, said: str):
 @pytest.mark.parametrize(
     "index", ["abc", "1.0", "0x1", "9223372036854775808", "-9223372036854775809", "%D9%A1", "9" * 5000]
 )
-async def test_what_is_no_index(index: str):
+async def test_an_invalid_index_is_answered_with_404(index: str):
     """The answer is a 404 with the reason, and not an HTML page."""
     async with serving() as client:
         answer = await client.get(f"{PLAIN}?index={index}")
@@ -158,7 +158,7 @@ async def test_names_with_a_cluster(path: str):
 
 
 @pytest.mark.parametrize("path", ["lab/main/", "lab/main/%2F", "a%2Fb%2Fc", "a%2Fb/c"])
-async def test_names_that_are_none(path: str):
+async def test_invalid_topic_names_are_refused(path: str):
     """An invalid name is refused with the service's own text."""
     async with serving() as client:
         answer = await client.get(f"/admin/v2/persistent/{path}/getMessageIdByIndex?index=0")
@@ -205,7 +205,7 @@ async def test_another_process_owns_the_topic():
     assert ownership.asked == [(topic, False), (topic, True)]
 
 
-async def test_a_caller_who_may_not():
+async def test_an_unauthorized_caller_gets_403():
     """The answer is 403 before any fact about the topic or its owner is given."""
     hooks = AdminHooks(Elsewhere(), Guard())
     async with serving(hooks) as client:

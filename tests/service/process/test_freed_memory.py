@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from delayed_tracker.service.clock import ManualClock
-from delayed_tracker.service.process.freed_memory import LOOK_MS, LOOKS_MAX, FreedMemory, trim_of_this_process
+from delayed_tracker.service.process.freed_memory import LOOK_MS, LOOKS_MAX, MemoryTrimmer, trim_of_this_process
 from tests.repository.project_tree import ROOT
 
 
@@ -21,9 +21,9 @@ class Process:
         self.clock = ManualClock()
         self.cpu_s = 0.0
         self.given_back = 0
-        self.freed = FreedMemory(clock=self.clock, cpu_s=lambda: self.cpu_s, give_back=self.give_back)
+        self.freed = MemoryTrimmer(clock=self.clock, cpu_s=lambda: self.cpu_s, requeue=self.requeue)
 
-    def give_back(self) -> None:
+    def requeue(self) -> None:
         self.given_back += 1
 
     async def looks(self, count: int, *, cpu_s: float) -> int:
@@ -73,7 +73,7 @@ async def test_nobody_looks_after_a_stop_or_before_a_start():
 async def test_a_c_library_without_the_call_is_left_alone():
     """With a C library without ``malloc_trim`` no check runs."""
     clock = ManualClock()
-    FreedMemory(clock=clock, give_back=None).start()
+    MemoryTrimmer(clock=clock, requeue=None).start()
     assert clock.next_timer_in_ms() is None
 
 

@@ -12,7 +12,7 @@ from numba import config
 from structlog.testing import capture_logs
 
 from delayed_tracker.core.kernels.jit import Kernels, cached_in
-from delayed_tracker.service.process.kernel_start import KernelStart
+from delayed_tracker.service.process.kernel_start import KernelLoader
 
 pytestmark = [
     pytest.mark.slow,
@@ -76,8 +76,8 @@ def cache(tmp_path):
 
 
 async def test_calls_are_answered_while_a_child_compiles(sums, cache):
-    """Calls run machine code after the compilation, and the next start finds it in the cache."""
-    starting = KernelStart(sums.kernels, child=["-c", sums.child])
+    """CallAdmission run machine code after the compilation, and the next start finds it in the cache."""
+    starting = KernelLoader(sums.kernels, child=["-c", sums.child])
     with capture_logs() as logs:
         await starting.start()
         assert starting.is_compiling
@@ -95,7 +95,7 @@ async def test_calls_are_answered_while_a_child_compiles(sums, cache):
 async def test_a_start_with_everything_cached_says_nothing(sums, cache):
     """A start with a full cache logs nothing and starts no process."""
     sums.kernels.load()
-    later = KernelStart(importlib.reload(sums.module).KERNELS, child=["-c", FAILS])
+    later = KernelLoader(importlib.reload(sums.module).KERNELS, child=["-c", FAILS])
     with capture_logs() as logs:
         await later.start()
     assert not later.is_compiling
@@ -105,7 +105,7 @@ async def test_a_start_with_everything_cached_says_nothing(sums, cache):
 
 async def test_a_child_that_fails_is_replaced_by_a_thread(sums, cache):
     """After a failure of the child a thread compiles, and the log has the child's error output."""
-    starting = KernelStart(sums.kernels, child=["-c", FAILS])
+    starting = KernelLoader(sums.kernels, child=["-c", FAILS])
     with capture_logs() as logs:
         await starting.start()
         await starting.wait_compiled()
@@ -117,7 +117,7 @@ async def test_a_child_that_fails_is_replaced_by_a_thread(sums, cache):
 
 async def test_what_a_child_compiled_before_it_failed_is_used(sums, cache):
     """Nothing is compiled twice."""
-    starting = KernelStart(sums.kernels, child=["-c", f"{sums.child}\n{FAILS}"])
+    starting = KernelLoader(sums.kernels, child=["-c", f"{sums.child}\n{FAILS}"])
     with capture_logs() as logs:
         await starting.start()
         await starting.wait_compiled()
@@ -133,7 +133,7 @@ async def test_without_a_place_for_a_cache_the_child_writes_to_a_temporary_direc
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with cached_in("/proc/self/nowhere"):
-        starting = KernelStart(sums.kernels, child=["-c", sums.child])
+        starting = KernelLoader(sums.kernels, child=["-c", sums.child])
         with capture_logs() as logs:
             await starting.start()
             await starting.wait_compiled()
@@ -146,8 +146,8 @@ async def test_without_a_place_for_a_cache_the_child_writes_to_a_temporary_direc
 
 
 async def test_a_stop_ends_the_child(sums, cache):
-    """Calls in progress go on in Python after the child has ended."""
-    starting = KernelStart(sums.kernels, child=["-c", WAITS])
+    """CallAdmission in progress go on in Python after the child has ended."""
+    starting = KernelLoader(sums.kernels, child=["-c", WAITS])
     await starting.start()
     await asyncio.wait_for(starting.stop(), 10)
     assert not starting.is_compiling

@@ -48,7 +48,7 @@ def test_a_read_only_directory_is_refused_at_once(tmp_path):
         ReadyFile(tmp_path / "ready").prepare()
 
 
-def test_that_it_cannot_be_removed_keeps_nothing_from_closing(tmp_path, written_log):
+def test_a_failed_removal_does_not_prevent_closing(tmp_path, written_log):
     """A failed removal is a warning, so the storage is still closed."""
     log = written_log("json", "info")
     path = tmp_path / "ready"

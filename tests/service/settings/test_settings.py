@@ -12,8 +12,8 @@ from delayed_tracker.service.settings.keys import Form, SettingKey
 from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, SETTING_KEYS, Settings
 from tests.service.harness.settings import settings_of
 
-NUMBERS = [row for row in SETTING_KEYS.values() if row.form is Form.NUMBER and not row.not_built]
-NOT_BUILT = [row for row in SETTING_KEYS.values() if row.not_built]
+NUMBERS = [row for row in SETTING_KEYS.values() if row.form is Form.NUMBER and not row.unsupported_reason]
+NOT_BUILT = [row for row in SETTING_KEYS.values() if row.unsupported_reason]
 
 
 def ids(rows):
@@ -118,10 +118,10 @@ def test_numbers_outside_their_range_are_refused(declared: SettingKey):
     """The ends of a range are legal as far as other keys allow; one step beyond names key, value and range."""
     declared.check(declared.minimum)
     declared.check(declared.maximum)
-    if declared.also is not None:
-        declared.check(declared.also[0])
+    if declared.special_value is not None:
+        declared.check(declared.special_value[0])
     for beyond in (declared.minimum - 1, declared.maximum + 1):
-        if declared.also is not None and beyond == declared.also[0]:
+        if declared.special_value is not None and beyond == declared.special_value[0]:
             continue
         with pytest.raises(InvalidInput) as caught:
             Settings().with_values({declared.key: beyond})
@@ -144,7 +144,7 @@ def test_keys_without_their_feature_accept_only_the_default(declared: SettingKey
     other = {bool: not declared.default, int: 7, str: "something"}[type(declared.default)]
     with pytest.raises(InvalidInput) as caught:
         Settings().with_values({declared.key: other})
-    assert declared.not_built in caught.value.remedy
+    assert declared.unsupported_reason in caught.value.remedy
     assert "leave it" in caught.value.remedy
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from delayed_tracker.service.settings.load import CONSTANTS, InvalidSettings, load_settings
+from delayed_tracker.service.settings.load import REMOVED_KEYS, InvalidSettings, load_settings
 from delayed_tracker.service.settings.settings import Settings
 from tests.service.harness.settings import settings_of
 
@@ -93,11 +93,11 @@ def test_unknown_key_names_file_line_value_and_nearest_key(tmp_path: Path):
     ]
 
 
-@pytest.mark.parametrize("key", CONSTANTS)
+@pytest.mark.parametrize("key", REMOVED_KEYS)
 def test_a_key_that_became_a_constant_says_so(key: str):
     """The error names the value that holds now, and the remedy."""
     with pytest.raises(
-        InvalidSettings, match=f"this key was removed, its value is now fixed at {CONSTANTS[key]}: remove it"
+        InvalidSettings, match=f"this key was removed, its value is now fixed at {REMOVED_KEYS[key]}: remove it"
     ):
         load_settings(overrides={key: "7"})
 

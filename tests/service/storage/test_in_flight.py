@@ -28,12 +28,12 @@ async def service():
 
 @pytest.fixture
 def requests(service):
-    return service.registry.calls.receiving.budget
+    return service.registry.calls.requests.budget
 
 
 @pytest.fixture
 def answers(service):
-    return service.registry.calls.delivering.budget
+    return service.registry.calls.answers.budget
 
 
 def rows(service, count, *, delay_ms=10_000):
@@ -60,7 +60,7 @@ async def test_a_call_for_which_there_is_no_room_in_time_is_overloaded():
     )
     async with running_service(service_limits=limits) as service:
         epoch = await opened(service)
-        budget = service.registry.calls.receiving.budget
+        budget = service.registry.calls.requests.budget
         with budget.hold("ImportSnapshots", SEAT):
             error, info, found = await refused(service.stub.AddMessages(add(epoch, (2**42, 1, 1))))
         assert (error.code(), info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
@@ -76,7 +76,7 @@ async def test_a_request_that_does_not_arrive_gives_its_seat_back():
         error, info, _ = await refused(silent)
         assert (error.code(), info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
         assert "did not arrive within 20 ms" in error.details()
-        await until(lambda: service.registry.calls.receiving.budget.held_bytes == 0)
+        await until(lambda: service.registry.calls.requests.budget.held_bytes == 0)
 
 
 async def test_a_call_without_a_request_is_refused(service):
@@ -114,7 +114,7 @@ async def test_a_stream_holds_nothing_while_it_waits_for_its_next_message(servic
 
 async def test_a_stream_that_sends_nothing_leaves_its_seat(service, requests):
     """A silent stream gives its seat back, and its next message is still read."""
-    service.registry.calls.receiving.seat_seconds = 0.05
+    service.registry.calls.requests.seat_seconds = 0.05
     epoch = await opened(service)
     stream = service.stub.AddMessagesStream()
     await until(lambda: requests.held_bytes == SEAT)
@@ -130,7 +130,7 @@ async def test_a_stream_is_held_back_while_there_is_no_room(service, requests):
     with requests.hold("ImportSnapshots", 4 * SEAT):
         stream = service.stub.AddMessagesStream()
         await stream.write(pb.AddMessagesStreamRequest(add=add(epoch, (2**42, 1, 1))))
-        await until(lambda: service.registry.calls.receiving.stream_count == 1)
+        await until(lambda: service.registry.calls.requests.stream_count == 1)
         reading = asyncio.ensure_future(stream.read())
         assert not (await asyncio.wait([reading], timeout=0.05))[0]
     assert (await reading).added.added_count == 1
@@ -141,7 +141,7 @@ async def test_a_stream_too_many_is_refused(service):
     """A stream above the limit is refused, and open streams go on."""
     epoch = await opened(service)
     streams = [service.stub.AddMessagesStream() for _ in range(2)]
-    await until(lambda: service.registry.calls.receiving.stream_count == 2)
+    await until(lambda: service.registry.calls.requests.stream_count == 2)
     error, info, _ = await refused(service.stub.AddMessagesStream().read())
     assert (error.code(), info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
     for entry, stream in enumerate(streams):

@@ -170,7 +170,7 @@ def test_an_outage_of_all_trackers_is_a_hundred_lines_a_minute():
     with capture_logs() as logs:
         log.failed(keys[200], LOAD_FAILED, DOWN[0])
         for key in keys:
-            log.over(key, LOAD_FAILED)
+            log.succeeded(key, LOAD_FAILED)
         clock.advance(60_000)
     assert (logs[0]["topic"], logs[0]["attempt"], logs[0]["suppressed"]) == ("topic-200", 2, 1)
     assert len(logs) == 102

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import TrackerKey
-from delayed_tracker.service.telemetry.line_budget import MINUTE_MS, LineBudget
+from delayed_tracker.service.telemetry.log_rate_limiter import MINUTE_MS, LogRateLimiter
 from delayed_tracker.service.telemetry.storage_log import FENCED, STORE_FAILED
 from delayed_tracker.service.trackers.tracker_events import LINES_MAX
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
@@ -90,7 +90,7 @@ async def test_losses_are_a_warning_with_their_count(registry, storage, clock):
 
 
 async def test_clearing_moving_the_cursor_and_deleting_are_told():
-    """Calls that remove messages are logged."""
+    """CallAdmission that remove messages are logged."""
     async with running_service() as service:
         with capture_logs() as logs:
             epoch = await opened(service)
@@ -184,7 +184,7 @@ def test_events_have_budgets_of_their_own():
     """A burst of one silences no other; a minute later both may be told again."""
     clock = ManualClock()
     left_out = []
-    budget = LineBudget(clock, lines_max=1, left_out=lambda event, count: left_out.append((event, count)))
+    budget = LogRateLimiter(clock, lines_max=1, left_out=lambda event, count: left_out.append((event, count)))
     assert [budget.allows(event) for event in ("a", "a", "a", "b")] == [True, False, False, True]
     assert left_out == []
     clock.advance(MINUTE_MS)

@@ -8,7 +8,7 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, Position, PositionCo
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.errors import Fenced, Overloaded, PollEnded, Recovering, ShuttingDown
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.telemetry.line_budget import MINUTE_MS
+from delayed_tracker.service.telemetry.log_rate_limiter import MINUTE_MS
 from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.harness.registry_life import down, fill, open_tracker, positions_of, restarted
 from tests.service.harness.shell import (

@@ -83,7 +83,7 @@ class Filling:
         self.filling_count += count
         self._hold()
 
-    def seal_open(self):
+    def seal_open_buckets(self):
         self.sealing_count, self.filling_count = self.sealing_count + self.filling_count, 0
         self._hold()
 
@@ -150,20 +150,20 @@ async def test_those_who_wait_take_turns():
     called = []
 
     async def wait(name, tracker):
-        await tracker.unstored.turn()
+        await tracker.unstored.wait_for_room()
         called.append(name)
         tracker.add(5)
 
     waiting = [asyncio.create_task(wait(*each)) for each in (("1a", one), ("1b", one), ("2a", two))]
     await settle()
     assert (bound.waiting_count, called) == (3, [])
-    one.seal_open()
+    one.seal_open_buckets()
     one.store()
     await settle()
     # The second call of the first tracker was woken when the first one had taken its part of the room.
     assert called == ["1a", "1b"]
     assert bound.waiting_count == 1
-    two.seal_open()
+    two.seal_open_buckets()
     two.store()
     await settle()
     assert (called, bound.waiting_count, bound.held_back_count) == (["1a", "1b", "2a"], 0, 3)
@@ -174,9 +174,9 @@ async def test_who_gives_up_waiting_passes_its_turn_on():
     """A woken stream that is cancelled wakes the next one."""
     _, (one,) = fillings(1)
     one.add(20)
-    first, second = (asyncio.create_task(one.unstored.turn()) for _ in range(2))
+    first, second = (asyncio.create_task(one.unstored.wait_for_room()) for _ in range(2))
     await settle()
-    one.seal_open()
+    one.seal_open_buckets()
     one.store()
     first.cancel()
     await settle()

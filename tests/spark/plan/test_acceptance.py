@@ -11,7 +11,7 @@ from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.ledger.metadata.cursor import CursorState, nothing_acked
 from delayed_tracker.ledger.topic.transactions import TransactionOutcome
-from delayed_tracker.spark.plan.acceptance import Acceptance, Fate
+from delayed_tracker.spark.plan.acceptance import Acceptance, IndexOutcome
 
 NOW_MS = 100_000
 NOW = Instant(NOW_MS, 0)
@@ -25,21 +25,23 @@ rows = st.dictionaries(
 
 def cursor(mark_delete: Position, acked: IndexColumns) -> CursorState:
     state = nothing_acked()
-    return CursorState(mark_delete, PositionBitmap.of(acked.positions), state.batch_holes, {}, {}, state_ledger_id=None)
+    return CursorState(
+        mark_delete, PositionBitmap.of(acked.positions), state.partial_batch_acks, {}, {}, state_ledger_id=None
+    )
 
 
 @given(rows, limits, st.builds(Position, st.integers(1, 3), st.integers(-1, 9)))
 def test_equals_the_answers_of_a_core(indexes, limits, mark_delete):
     """Fates equal the core's verdicts for due, distant and acknowledged indexes, with and without a tick."""
     committed = np.full(len(indexes), TransactionOutcome.COMMITTED, np.uint8)
-    fate = Acceptance(limits, NOW_MS).fates(indexes, committed, cursor(mark_delete, IndexColumns.empty()))
+    outcome = Acceptance(limits, NOW_MS).outcomes(indexes, committed, cursor(mark_delete, IndexColumns.empty()))
     core = TrackerCore(limits, epoch=1)
     core.advance_mark_delete(mark_delete, NOW)
     outcome = core.add(indexes, NOW)
-    assert np.flatnonzero(fate == Fate.DUE).tolist() == outcome.due.tolist()
-    assert np.flatnonzero(fate == Fate.BEYOND_MAX_DELAY).tolist() == outcome.beyond_max_delay.tolist()
-    assert np.flatnonzero(fate == Fate.ACKNOWLEDGED).tolist() == outcome.below_mark_delete.tolist()
-    assert int((fate == Fate.ACCEPTED).sum()) == outcome.added_count
+    assert np.flatnonzero(outcome == IndexOutcome.DUE).tolist() == outcome.due.tolist()
+    assert np.flatnonzero(outcome == IndexOutcome.BEYOND_MAX_DELAY).tolist() == outcome.beyond_max_delay.tolist()
+    assert np.flatnonzero(outcome == IndexOutcome.ACKNOWLEDGED).tolist() == outcome.below_mark_delete.tolist()
+    assert int((outcome == IndexOutcome.ACCEPTED).sum()) == outcome.added_count
 
 
 def test_the_first_reason_counts():
@@ -47,11 +49,11 @@ def test_the_first_reason_counts():
     indexes = IndexColumns.of([(NOW_MS, 1, entry) for entry in range(5)])
     acked = indexes.take(np.array([True, True, True, False, False]))
     outcome = np.array([2, 0, 1, 1, 0], np.uint8)  # aborted, open, committed, committed, open
-    fate = Acceptance(TrackerLimits(), NOW_MS).fates(indexes, outcome, cursor(Position(1, -1), acked))
-    assert fate.tolist() == [
-        Fate.ABORTED,
-        Fate.OPEN_TRANSACTION,
-        Fate.ACKNOWLEDGED,
-        Fate.DUE,
-        Fate.OPEN_TRANSACTION,
+    outcome = Acceptance(TrackerLimits(), NOW_MS).outcomes(indexes, outcome, cursor(Position(1, -1), acked))
+    assert outcome.tolist() == [
+        IndexOutcome.ABORTED,
+        IndexOutcome.OPEN_TRANSACTION,
+        IndexOutcome.ACKNOWLEDGED,
+        IndexOutcome.DUE,
+        IndexOutcome.OPEN_TRANSACTION,
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
-from delayed_tracker.spark.plan.scope import look_around
+from delayed_tracker.spark.plan.scope import read_scope
 from delayed_tracker.spark.settings import RebuildSettings
 from tests.ledger.harness.log_files import entry_log, write_dump
 from tests.spark.harness.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
@@ -27,7 +27,7 @@ def source(tmp_path: Path) -> str:
 
 def subscribers(source: str, *named: str, **options: str) -> set[tuple[str, str]]:
     settings = RebuildSettings({"url": source, **options}, now_ms=NOW_MS, subscriptions=named)
-    return {one.key for one in look_around(settings).subscribers.all}
+    return {one.key for one in read_scope(settings).subscribers.all}
 
 
 def test_a_named_subscription_is_taken_of_the_topics_that_have_it(source):

@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from delayed_tracker.spark.source.python_worker import end_quietly
+from delayed_tracker.spark.source.python_worker import suppress_disconnect_traceback
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def printed(daemon: ModuleType, error: Exception, capsys: pytest.CaptureFixture[
 def test_a_worker_ends_without_a_traceback_when_spark_has_gone(daemon, capsys, error):
     """From the first task on, a lost connection prints nothing; other errors print a traceback as before."""
     assert type(error).__name__ in printed(daemon, error, capsys)
-    end_quietly()
-    end_quietly()
+    suppress_disconnect_traceback()
+    suppress_disconnect_traceback()
     assert printed(daemon, error, capsys) == ""
     assert "EOFError" in printed(daemon, EOFError(), capsys)
     assert "NoneType" in daemon.traceback.format_exc()
@@ -46,8 +46,8 @@ def test_a_worker_ends_without_a_traceback_when_spark_has_gone(daemon, capsys, e
 def test_other_programs_are_left_alone(daemon):
     """Drivers and other programs that import the package are not changed."""
     daemon.__spec__.name = "delayed_tracker.cli.spark"
-    end_quietly()
+    suppress_disconnect_traceback()
     assert daemon.traceback is traceback
     daemon.__spec__ = None
-    end_quietly()
+    suppress_disconnect_traceback()
     assert daemon.traceback is traceback

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.core.values.columns import IndexColumns, Position
-from delayed_tracker.spark.steps.comparing import LISTED_MAX, Moved, compare
+from delayed_tracker.spark.steps.comparing import LISTED_MAX, DeadlineMismatch, compare
 from delayed_tracker.spark.steps.unread import UnreadEntries
 from delayed_tracker.spark.summary import BadRow
 
@@ -37,7 +37,7 @@ def test_differences_are_those_of_dictionaries(expected, found, tail):
     assert list(one.missing_positions) == missing
     assert list(one.extra_positions) == sorted(found.keys() - expected.keys())
     assert list(one.differing_positions) == [
-        Moved(Position(*place), expected[place], found[place])
+        DeadlineMismatch(Position(*place), expected[place], found[place])
         for place in sorted(expected.keys() & found.keys())
         if expected[place] != found[place]
     ]

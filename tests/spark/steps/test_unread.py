@@ -15,7 +15,7 @@ TOPIC, OTHER = "persistent://lab/main/orders", "persistent://lab/main/events"
 def cursor(mark_delete=BEFORE_ALL, acked=None) -> CursorState:
     nothing = nothing_acked()
     bits = {ledger: BitMap(entries) for ledger, entries in (acked or {}).items()}
-    return CursorState(mark_delete, PositionBitmap.from_bitmaps(bits), nothing.batch_holes, {}, {}, None)
+    return CursorState(mark_delete, PositionBitmap.from_bitmaps(bits), nothing.partial_batch_acks, {}, {}, None)
 
 
 def bad(ledger_id, entry_id=None, entry_count=1, topic=TOPIC) -> BadRow:

@@ -66,7 +66,7 @@ class LedgersNotWritten(DelayedTrackerError):
         )
 
 
-_SEE_TO_IT: Final = "see to the disk, or give a directory on another one"
+_SEE_TO_IT: Final = "repair the disk, or give a directory on another disk"
 _MAKE_ROOM: Final = "make room for what is written, and run it again"
 _DISK_REMEDIES: Final = {
     errno.EDQUOT: _MAKE_ROOM,
@@ -77,7 +77,7 @@ _DISK_REMEDIES: Final = {
 
 
 @contextmanager
-def disk_usable(option: str, value: str) -> Iterator[None]:
+def translate_disk_errors(option: str, value: str) -> Iterator[None]:
     """Convert the OSError of a full or failing disk to an error of its own.
 
     Args:
@@ -106,7 +106,7 @@ def opened(source: list[str], *, on_error: ErrorPolicy = ErrorPolicy.FAIL) -> It
         InvalidInput: a URL names no source, or a file cannot be read.
         SourceUnreadable: a bucket cannot be read.
     """
-    with files_usable(" ".join(source), READABLE_FILES):
+    with translate_file_errors(" ".join(source), READABLE_FILES):
         with progress("looking through files", "bytes") as looked:
             ledgers = open_sources(source, progress=looked, on_error=on_error)
         with ledgers:
@@ -114,7 +114,7 @@ def opened(source: list[str], *, on_error: ErrorPolicy = ErrorPolicy.FAIL) -> It
 
 
 @contextmanager
-def files_usable(source: str, remedy: str) -> Iterator[None]:
+def translate_file_errors(source: str, remedy: str) -> Iterator[None]:
     """Convert the OSError of an unusable file to an error with the file's name and a remedy.
 
     Raises:

@@ -9,7 +9,7 @@
         +-- Fenced                another client opened the tracker later
         +-- TrackerNotOpen        open it (again)
         +-- NotFound              the ledgers have no such topic or message; it may exist later
-        +-- Unanswerable          the service, or the topic, does not support the query
+        +-- QueryNotSupported          the service, or the topic, does not support the query
         +-- ImportRefused         another import into the tracker is in flight, or it keeps no snapshots
         +-- Cleared               the tracker was cleared or closed while the call waited
         +-- Unavailable           try again after .retry_after_s
@@ -102,7 +102,7 @@ class NotFound(TrackerCallError):
     reason = "TOPIC_NOT_FOUND"
 
 
-class Unanswerable(TrackerCallError):
+class QueryNotSupported(TrackerCallError):
     """The service has no ledgers to read, or the topic does not support the query; the message contains the remedy."""
 
     reason = "LEDGER_SOURCE_NOT_SET"
@@ -195,10 +195,10 @@ _BY_REASON: Mapping[str, type[TrackerCallError]] = {
     "NAMESPACE_NOT_FOUND": NotFound,
     "MESSAGE_INDEX_INVALID": NotFound,
     "MESSAGE_NOT_FOUND": NotFound,
-    "LEDGER_SOURCE_NOT_SET": Unanswerable,
-    "PARTITIONED_TOPIC": Unanswerable,
-    "BROKER_METADATA_MISSING": Unanswerable,
-    "BROKER_METADATA_DISABLED": Unanswerable,
+    "LEDGER_SOURCE_NOT_SET": QueryNotSupported,
+    "PARTITIONED_TOPIC": QueryNotSupported,
+    "BROKER_METADATA_MISSING": QueryNotSupported,
+    "BROKER_METADATA_DISABLED": QueryNotSupported,
 }
 
 # For failures without a reason of the service: from gRPC itself, or from a proxy.

@@ -174,7 +174,7 @@ class TrackerCore:
     def would_track(self, indexes: IndexColumns, now: Instant) -> bool:
         """Return True if adding a batch would track a position that is not tracked yet. O(n), changes nothing."""
         self._require_open()
-        return adding.would_track(self._look(), indexes, now.wall_ms)
+        return adding.would_track(self._state_for_reading(), indexes, now.wall_ms)
 
     def cancel(self, positions: PositionColumns, now: Instant) -> CancelOutcome:
         """Forget positions that are not leased. A replay adds them again unless the cursor acknowledges them too."""
@@ -193,7 +193,7 @@ class TrackerCore:
 
     # -- sealing -------------------------------------------------------------------------------------------------------
 
-    def seal_now(self, now: Instant) -> int:
+    def seal_mutable_bucket(self, now: Instant) -> int:
         """Seal the mutable bucket and return the number of its positions; 0 in a tracker in memory."""
         self._require_open()
         self._settled()
@@ -203,7 +203,7 @@ class TrackerCore:
             self._finish(now)
         return count
 
-    def seal_open(self, now: Instant) -> int:
+    def seal_open_buckets(self, now: Instant) -> int:
         """Seal the mutable and the late bucket, however small, and return the number of their positions.
 
         A tracker in memory seals nothing.
@@ -314,7 +314,7 @@ class TrackerCore:
             self._settle_soon(now)
             return LeaseOutcome.all_done(len(positions))
         state = self._settled()
-        held, stale, free = state.leases.sort_out(lease_id, positions)
+        held, stale, free = state.leases.classify(lease_id, positions)
         acked = 0
         if held.any():
             state.leases.release(lease_id, positions.take(held))
@@ -346,7 +346,7 @@ class TrackerCore:
         if deliver_at_ms is not None and not 0 <= deliver_at_ms <= INT63_MAX:
             raise InvalidInput("deliver_at_ms", deliver_at_ms, f"give milliseconds from 0 to {INT63_MAX}")
         state = self._settled()
-        held, stale, free = state.leases.sort_out(lease_id, positions)
+        held, stale, free = state.leases.classify(lease_id, positions)
         if free.any():
             tracked = free & state.members.contains(positions)
             # The position was given back, even if too late to matter: a later ack of this lease is not accepted.
@@ -358,7 +358,7 @@ class TrackerCore:
         if held.any():
             returned = state.leases.release(lease_id, positions.take(held))
             if deliver_at_ms is None:
-                state.give_back(returned)
+                state.requeue(returned)
             else:
                 self._reschedule(returned, deliver_at_ms)
         self._finish(now)
@@ -393,7 +393,7 @@ class TrackerCore:
         leases = self._state.leases
         if positions is None:
             positions = leases.of(lease_id).positions
-        held, stale, free = leases.sort_out(lease_id, positions)
+        held, stale, free = leases.classify(lease_id, positions)
         tracked = free & self._state.members.contains(positions)
         if held.any():
             leases.extend(lease_id, positions.take(held), now.elapsed_ms + lease_ms)
@@ -415,12 +415,12 @@ class TrackerCore:
             return 0
         # Together: one by one, 100 leases that expire at once are sorted and joined 100 times.
         expired = IndexColumns.concat(self._state.leases.expire(now.elapsed_ms))
-        self._state.give_back(expired)
+        self._state.requeue(expired)
         self._state.counters.lease_expired += len(expired)
         return len(expired)
 
     def _release_all(self) -> None:
-        self._state.give_back(IndexColumns.concat(self._state.leases.release_all()))
+        self._state.requeue(IndexColumns.concat(self._state.leases.release_all()))
 
     # -- the cursor and the owner --------------------------------------------------------------------------------------
 
@@ -614,7 +614,7 @@ class TrackerCore:
         self._settle_at_ms = None
         return self._state
 
-    def _look(self) -> TrackerState:
+    def _state_for_reading(self) -> TrackerState:
         """Return the state with the bits of consumed positions cleared; for reading. Drained buckets stay until a change."""
         self._state.settle_bits()
         self._lifecycle.note_loaded()
@@ -680,7 +680,7 @@ class TrackerCore:
 
     def contains(self, positions: PositionColumns) -> BoolArray:
         """Return for each position True if it is tracked; leased ones are. O(n), mostly without a step for each ledger."""
-        return self._look().members.contains(positions)
+        return self._state_for_reading().members.contains(positions)
 
     def next_delivery_ms(self) -> int | None:
         """Return the time from which a poll succeeds, or None. Unloaded segments count from their first deadline."""
@@ -719,7 +719,9 @@ class TrackerCore:
 
     def stats(self) -> TrackerStats:
         """Return sizes and counters."""
-        return tracker_stats(self._look(), self.next_delivery_ms(), replay_required=self._lifecycle.replay_required)
+        return tracker_stats(
+            self._state_for_reading(), self.next_delivery_ms(), replay_required=self._lifecycle.replay_required
+        )
 
     def numbers(self, now_ms: int) -> tuple[int, ...]:
         """Return the columns of :data:`delayed_tracker.core.inspect.numbers.NUMBERS`, without clearing bits first."""
@@ -736,13 +738,13 @@ class TrackerCore:
 
     def buckets(self) -> list[BucketView]:
         """Return every bucket that holds something, by first position. O(buckets), and chunks added since the last look."""
-        return bucket_views(self._look())
+        return bucket_views(self._state_for_reading())
 
     def remaining(self, bucket_ids: Collection[int] | None = None) -> dict[int, PositionBitmap]:
         """Return copies of the positions still tracked of each stored bucket, or of each of these."""
         return {
             bucket.snapshot.bucket_id: bucket.bits.copy()
-            for bucket in self._look().members.buckets.values()
+            for bucket in self._state_for_reading().members.buckets.values()
             if bucket.snapshot is not None and (bucket_ids is None or bucket.snapshot.bucket_id in bucket_ids)
         }
 
@@ -752,19 +754,19 @@ class TrackerCore:
 
     def explain(self, position: Position, now: Instant) -> Explanation:
         """Return the place of a position and the time of its delivery. O(copies in memory of its bucket)."""
-        return inspection.explain(self._look(), position, now)
+        return inspection.explain(self._state_for_reading(), position, now)
 
     def loaded_between(self, from_ms: int, until_ms: int | None = None) -> tuple[IndexColumns, BoolArray]:
         """Return the tracked rows in memory with a deadline in [from_ms, until_ms), sorted, and a mask of leased ones."""
-        return inspection.loaded_between(self._look(), from_ms, until_ms)
+        return inspection.loaded_between(self._state_for_reading(), from_ms, until_ms)
 
     def unloaded(self) -> list[inspection.UnloadedSegments]:
         """Return the segments that are not in memory, by bucket. O(buckets + bitmaps)."""
-        return inspection.unloaded(self._look())
+        return inspection.unloaded(self._state_for_reading())
 
     def filter_range(self, ledger_id: int, first_entry: int, last_entry: int) -> list[tuple[int, int]]:
         """Return the parts of an entry range, both ends inclusive, that a cursor should read now: those not tracked."""
-        return inspection.filter_range(self._look(), ledger_id, first_entry, last_entry)
+        return inspection.filter_range(self._state_for_reading(), ledger_id, first_entry, last_entry)
 
     def check(self) -> None:
         """Verify every invariant that can be seen from inside. O(everything).
@@ -775,7 +777,7 @@ class TrackerCore:
         # Before bits are cleared: a bucket that this drains may make a merge unnecessary.
         self._merger.check(planning=not self._closed)
         before = self.next_wakeup()
-        state = self._look()
+        state = self._state_for_reading()
         state.settle()
         after = self.next_wakeup()
         check_invariants(state, self._lifecycle, self.next_delivery_ms(), after)

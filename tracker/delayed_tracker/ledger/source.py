@@ -6,8 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from delayed_tracker.ledger.bookkeeper.entry_log_ledger import EntryLogLedger
 from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
-from delayed_tracker.ledger.bookkeeper.logged_ledger import LoggedLedger
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
 from delayed_tracker.ledger.metadata.metadata_store import open_metadata
@@ -85,7 +85,7 @@ class BookieDisk:
         whole: dict[int, Callable[[], Ledger]] = {}
         cut_short: dict[int, Callable[[], Ledger]] = {}
         for ledger in log.ledgers:
-            end = self.logs.last_without_gap(ledger.ledger_id, -1)
+            end = self.logs.last_contiguous_entry(ledger.ledger_id, -1)
             kept = whole if end >= ledger.last_entry_id else cut_short
             kept[ledger.ledger_id] = partial(_same, ledger)
         listed = tuple(ledger.ledger_id for ledger in log.ledgers)
@@ -170,10 +170,10 @@ class BookieDisk:
     def _reader(self, open_ledgers: OpenLedgers | None = None) -> TopicReader:
         return TopicReader(self.catalogue, self.logs, open_ledgers or self.open_ledgers)
 
-    def _ledger(self, span: LedgerSpan) -> LoggedLedger:
+    def _ledger(self, span: LedgerSpan) -> EntryLogLedger:
         metadata = self.catalogue.ledger(span.ledger_id)
         closed = metadata is not None and metadata.closed
-        return LoggedLedger(span, self.logs, metadata.payload_bytes if metadata is not None and closed else None)
+        return EntryLogLedger(span, self.logs, metadata.payload_bytes if metadata is not None and closed else None)
 
 
 def _same(ledger: Ledger) -> Ledger:

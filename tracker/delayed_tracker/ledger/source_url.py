@@ -99,7 +99,7 @@ def split_sources(text: str) -> list[str]:
     texts = text.split()
     for rest in texts[1:]:
         if not _SCHEME.match(rest):
-            remedy = f"spaces divide sources, and {rest!r} is none: write %20 for a space that is part of a path"
+            remedy = f"sources are separated by spaces, and {rest!r} is not a source: write %20 for a space in a path"
             raise InvalidInput("source", text, remedy)
     return texts
 
@@ -142,7 +142,7 @@ def open_source(
         OSError: a bucket or ZooKeeper does not answer.
     """
     url = require_source(text)
-    with named_by_source(url):
+    with translate_source_errors(url):
         return _OPENERS[url.scheme](url, progress, on_error)
 
 
@@ -167,7 +167,7 @@ def require_source(text: str) -> SourceUrl:
 
 
 @contextmanager
-def named_by_source(url: SourceUrl, remedy: str = "name files that can be read") -> Iterator[None]:
+def translate_source_errors(url: SourceUrl, remedy: str = "name files that can be read") -> Iterator[None]:
     """Convert errors of opening a source to errors that name its URL and the part of it, as the user wrote them.
 
     Args:

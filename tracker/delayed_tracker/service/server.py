@@ -36,9 +36,9 @@ from delayed_tracker.service.http.edge import HttpServer, build_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
 from delayed_tracker.service.instruments.loop_lag import LoopLag
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
-from delayed_tracker.service.process.freed_memory import FreedMemory, allocate_in_two_arenas, trim_of_this_process
+from delayed_tracker.service.process.freed_memory import MemoryTrimmer, allocate_in_two_arenas, trim_of_this_process
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
-from delayed_tracker.service.process.kernel_start import KernelStart
+from delayed_tracker.service.process.kernel_start import KernelLoader
 from delayed_tracker.service.process.listen import AddressInUse, address_count, listen
 from delayed_tracker.service.process.open_files import (
     ConnectionCaps,
@@ -115,8 +115,8 @@ class TrackerServer:
         )
         self.trackers.calls.spans = self._tracing
         self._loop_lag = LoopLag(self.trackers.instruments.loop_lag)
-        self._kernels = KernelStart()
-        self._freed_memory = FreedMemory(give_back=trim_of_this_process())
+        self._kernels = KernelLoader()
+        self._freed_memory = MemoryTrimmer(requeue=trim_of_this_process())
         self.ledgers = LedgerAccess(settings.ledger.ledger_source_url, LedgerAnswers.of(settings))
         self._admin_hooks = admin_hooks or AdminHooks()
         self._grpc: grpc.aio.Server | None = None
@@ -236,9 +236,9 @@ class TrackerServer:
         server = grpc.aio.server(options=self._grpc_options(connections_max))
         serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls)
         serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls)
-        serve_health(self.health, server, self.trackers.calls.receiving)
+        serve_health(self.health, server, self.trackers.calls.requests)
         names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME)
-        serve_reflection(Reflection(names, self.trackers.calls), server, self.trackers.calls.receiving)
+        serve_reflection(Reflection(names, self.trackers.calls), server, self.trackers.calls.requests)
         try:
             server.add_insecure_port(str(address))
         except RuntimeError as error:
@@ -252,7 +252,7 @@ class TrackerServer:
             ("grpc.max_allowed_incoming_connections", connections_max),
             ("grpc.server_handshake_timeout_ms", self.settings.server.grpc_handshake_timeout_ms),
             ("grpc.so_reuseport", 0),  # otherwise a second service would share the port instead of being refused
-            # Calls that the event loop has not received yet. From 1,000 on, gRPC would cancel them at random, without a
+            # CallAdmission that the event loop has not received yet. From 1,000 on, gRPC would cancel them at random, without a
             # reason for the client. Without gRPC's limit they wait for their turn, and above ``calls_max`` they are
             # refused with a status and a delay. The limit on streams still bounds the calls of one connection; more
             # calls wait in the client.

@@ -13,7 +13,7 @@ import google_crc32c
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, require_epoch
 from delayed_tracker.storage.sqlite.schema import with_seal_number
-from delayed_tracker.storage.sqlite.threads import one_view
+from delayed_tracker.storage.sqlite.threads import read_transaction
 
 _COLUMNS: Final = (
     "bucket_id, first_ledger_id, first_entry_id, last_ledger_id, last_entry_id, "
@@ -26,7 +26,7 @@ _Row = tuple[int, int, int, int, int, int | None, int | None, bytes, bytes, int 
 
 def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueState:
     """Return the catalogue of one tracker, verified entry by entry."""
-    with one_view(connection):
+    with read_transaction(connection):
         tracker = connection.execute(
             "SELECT tracker_id, epoch, mark_delete_ledger_id, mark_delete_entry_id FROM trackers"
             " WHERE topic = ? AND cursor = ?",

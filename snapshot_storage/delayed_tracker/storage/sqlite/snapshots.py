@@ -10,7 +10,7 @@ from delayed_tracker.storage.errors import SnapshotNotFound
 from delayed_tracker.storage.protocol import StoredSnapshot
 from delayed_tracker.storage.sqlite.blocks import entries_of, rows_of
 from delayed_tracker.storage.sqlite.schema import ENTRY_BITS, ENTRY_ID_MAX
-from delayed_tracker.storage.sqlite.threads import one_view, transaction
+from delayed_tracker.storage.sqlite.threads import read_transaction, transaction
 
 _BUCKET_ID_MAX: Final = (1 << (63 - ENTRY_BITS)) - 1
 _RECLAIM_FROM_PAGES: Final = 64
@@ -100,7 +100,7 @@ def reclaim(connection: sqlite3.Connection) -> None:
 
 def read_entries(connection: sqlite3.Connection, bucket_id: int, first: int, last: int) -> list[bytes]:
     """Return entries ``first`` to ``last`` of a complete snapshot, verified."""
-    with one_view(connection):
+    with read_transaction(connection):
         entry_count, _ = _sizes(connection, bucket_id)
         if last >= entry_count:
             raise SnapshotNotFound(f"bucket {bucket_id} has {entry_count - 1} segments, not {last}")

@@ -66,7 +66,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def one_view(connection: sqlite3.Connection) -> Iterator[None]:
+def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Let every statement of the block read the same state of the file."""
     connection.execute("BEGIN")
     try:

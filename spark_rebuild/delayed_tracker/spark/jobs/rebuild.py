@@ -3,7 +3,7 @@
     settings = RebuildSettings({"url": "bookkeeper+file:DIR?metadata=DUMP"}, now_ms=..., staging="file:///staging")
     summary = rebuild(session, settings, target=StorageCommit("sqlite:data/tracker.db"))
 
-    parts of ledgers -> read and pack -> settle transactions -> count fates -> plan buckets (on the driver)
+    parts of ledgers -> read and pack -> settle transactions -> count outcomes -> plan buckets (on the driver)
                                       -> place and sort -> bring to tasks -> merge and stage -> commit (on the driver)
 
 The ledgers are read once; Spark keeps their delayed messages, packed, for the later steps. A repeated job makes the
@@ -20,7 +20,7 @@ from delayed_tracker.spark.commit.commit import CommitTarget, RebuiltTracker
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.spark.commit.staging import Staging
 from delayed_tracker.spark.settings import RebuildSettings
-from delayed_tracker.spark.steps.reading import Reading, Report, reading
+from delayed_tracker.spark.steps.reading import ReadResult, Report, reading
 from delayed_tracker.spark.steps.snapshot_maker import SnapshotMaker
 from delayed_tracker.spark.steps.tracker_plan import TrackerPlan
 from delayed_tracker.spark.summary import Summary, TrackerSummary
@@ -66,7 +66,7 @@ def rebuild(
 
 
 def _make(
-    maker: SnapshotMaker, work: Reading, settings: RebuildSettings
+    maker: SnapshotMaker, work: ReadResult, settings: RebuildSettings
 ) -> tuple[list[TrackerPlan], list[list[RebuiltBucket]]]:
     """Plan the buckets and make them; repeat without the merges whose metadata is too large.
 

@@ -51,7 +51,7 @@ class TopicStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlineBars:
+class DeadlineHistogram:
     """Counts of deadlines in intervals of equal width, and before and after them."""
 
     from_ms: int
@@ -88,7 +88,7 @@ def describe_topics(entries: DataFrame, *, now_ms: int) -> list[TopicStatistics]
     return [TopicStatistics(**{**row, schema.TOPIC: row[schema.TOPIC] or "?"}) for row in rows]
 
 
-def count_deadlines(entries: DataFrame, *, from_ms: int, step_ms: int, bar_count: int) -> DeadlineBars:
+def count_deadlines(entries: DataFrame, *, from_ms: int, step_ms: int, bar_count: int) -> DeadlineHistogram:
     """Count the deadlines of all topics in intervals. A Spark action: it reads all entries.
 
     Args:
@@ -109,4 +109,4 @@ def count_deadlines(entries: DataFrame, *, from_ms: int, step_ms: int, bar_count
     )
     by_bar = {int(row[_BAR]): int(row[_COUNT]) for row in counted}
     counts = [by_bar.get(number, 0) for number in range(-1, bar_count + 1)]
-    return DeadlineBars(from_ms, step_ms, counts[0], tuple(counts[1:-1]), counts[-1])
+    return DeadlineHistogram(from_ms, step_ms, counts[0], tuple(counts[1:-1]), counts[-1])

@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.spark import schema
 from delayed_tracker.spark.errors import IndexNotReadable
-from delayed_tracker.spark.plan.acceptance import Acceptance, Fate
+from delayed_tracker.spark.plan.acceptance import Acceptance, IndexOutcome
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.steps.arrow_columns import longs, numbers
 from delayed_tracker.spark.steps.comparing import Comparison, LiveIndex, NotCompared, compare, positions_of
@@ -104,7 +104,7 @@ def accepted_indexes(subscribers: Broadcast[SubscribersByTopic], acceptance: Acc
 
     def accept(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for subscriber, indexes, transaction in offered(batches, subscribers.value):
-            kept = indexes.take(acceptance.fates(indexes, transaction, subscriber.cursor) == Fate.ACCEPTED)
+            kept = indexes.take(acceptance.outcomes(indexes, transaction, subscriber.cursor) == IndexOutcome.ACCEPTED)
             if len(kept):
                 number = np.full(len(kept), subscriber.number, np.int32)
                 yield pa.RecordBatch.from_arrays(

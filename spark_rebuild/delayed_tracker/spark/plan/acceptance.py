@@ -1,4 +1,4 @@
-"""Fate of each index that a subscription is offered: the verdicts of the core on adds, computed on columns."""
+"""IndexOutcome of each index that a subscription is offered: the verdicts of the core on adds, computed on columns."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,8 +12,8 @@ from delayed_tracker.ledger.metadata.cursor import CursorState
 from delayed_tracker.ledger.topic.transactions import TransactionOutcome
 
 
-class Fate(IntEnum):
-    """Fate of an index. If several apply, the last of this list wins."""
+class IndexOutcome(IntEnum):
+    """IndexOutcome of an index. If several apply, the last of this list wins."""
 
     ACCEPTED = 0
     BEYOND_MAX_DELAY = 1
@@ -33,8 +33,8 @@ class Acceptance:
     now_ms: int
     """Time at which all indexes are offered."""
 
-    def fates(self, indexes: IndexColumns, transaction: NDArray[np.uint8], cursor: CursorState) -> NDArray[np.uint8]:
-        """Return a :class:`Fate` for each index.
+    def outcomes(self, indexes: IndexColumns, transaction: NDArray[np.uint8], cursor: CursorState) -> NDArray[np.uint8]:
+        """Return a :class:`IndexOutcome` for each index.
 
         Args:
             indexes: in any order; deadlines are 0 or more.
@@ -42,12 +42,12 @@ class Acceptance:
             cursor: the acknowledgements of the subscription.
         Cost: O(n).
         """
-        fate = np.zeros(len(indexes), np.uint8)
+        outcome = np.zeros(len(indexes), np.uint8)
         # Later lines win.
         if self.limits.max_delay_ms:
-            fate[indexes.deliver_at_ms > self.now_ms + self.limits.max_delay_ms] = Fate.BEYOND_MAX_DELAY
-        fate[indexes.deliver_at_ms <= self.limits.cutoff_ms(self.now_ms)] = Fate.DUE
-        fate[cursor.acknowledges(indexes.positions)] = Fate.ACKNOWLEDGED
-        fate[transaction == TransactionOutcome.OPEN] = Fate.OPEN_TRANSACTION
-        fate[transaction == TransactionOutcome.ABORTED] = Fate.ABORTED
-        return fate
+            outcome[indexes.deliver_at_ms > self.now_ms + self.limits.max_delay_ms] = IndexOutcome.BEYOND_MAX_DELAY
+        outcome[indexes.deliver_at_ms <= self.limits.cutoff_ms(self.now_ms)] = IndexOutcome.DUE
+        outcome[cursor.acknowledges(indexes.positions)] = IndexOutcome.ACKNOWLEDGED
+        outcome[transaction == TransactionOutcome.OPEN] = IndexOutcome.OPEN_TRANSACTION
+        outcome[transaction == TransactionOutcome.ABORTED] = IndexOutcome.ABORTED
+        return outcome

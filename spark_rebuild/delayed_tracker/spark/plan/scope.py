@@ -30,7 +30,7 @@ class Scope:
     """Entries that each ledger should have, by ledger id; without ledgers that cannot be opened."""
 
 
-def look_around(settings: RebuildSettings) -> Scope:
+def read_scope(settings: RebuildSettings) -> Scope:
     """Read the topics, the entry counts and the subscriptions.
 
     Raises:

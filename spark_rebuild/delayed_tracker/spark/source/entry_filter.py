@@ -38,7 +38,7 @@ class Range:
     def __contains__(self, value: int) -> bool:
         return self.first <= value <= self.last
 
-    def both(self, other: "Range") -> "Range":
+    def intersection(self, other: "Range") -> "Range":
         """Return the intersection of two ranges."""
         return Range(max(self.first, other.first), min(self.last, other.last))
 
@@ -60,7 +60,7 @@ class EntryFilter:
                 rest.append(condition)
             else:
                 column, wanted = found
-                ranges[column] = ranges.get(column, Range()).both(wanted)
+                ranges[column] = ranges.get(column, Range()).intersection(wanted)
         return cls(ranges), rest
 
     @property

@@ -1,4 +1,4 @@
-"""Reading plan: divides the ledgers of the chosen topics into parts for tasks, and lists known bad entries."""
+"""ReadResult plan: divides the ledgers of the chosen topics into parts for tasks, and lists known bad entries."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import InputPartition
 
+from delayed_tracker.ledger.bookkeeper.entry_log_ledger import EntryLogLedger
 from delayed_tracker.ledger.bookkeeper.log_inventory import LogInventory
-from delayed_tracker.ledger.bookkeeper.logged_ledger import LoggedLedger
 from delayed_tracker.ledger.errors import (
     BadEntry,
     EntriesUnreadable,
@@ -89,7 +89,7 @@ class _Wanted:
     bad: list[BadRow] = field(default_factory=list)
 
     def add(self, topic: str, ledger: Ledger, part_bytes: int) -> None:
-        if not isinstance(ledger, LoggedLedger) or not isinstance(ledger.logs, LogInventory):
+        if not isinstance(ledger, EntryLogLedger) or not isinstance(ledger.logs, LogInventory):
             self.ranges += ranges_of(topic, ledger, part_bytes)
             return
         self.logged[ledger.logs][ledger.ledger_id] = LoggedSpan(topic, ledger.span)

@@ -19,7 +19,7 @@ from delayed_tracker.spark.source.ledger_plan import BadPart, BadRow, LedgerPart
 from delayed_tracker.spark.source.ledger_splits import LedgerRange
 from delayed_tracker.spark.source.log_reading import LogEntries, LogReader
 from delayed_tracker.spark.source.log_splits import LogPart
-from delayed_tracker.spark.source.python_worker import spare_what_stays
+from delayed_tracker.spark.source.python_worker import freeze_heap
 from delayed_tracker.spark.source.source_options import KeptEntries, PushFilters, SourceOptions
 
 
@@ -39,7 +39,7 @@ class PulsarLedgerReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part."""
         _load_kernels()
-        spare_what_stays()
+        freeze_heap()
         rows = ArrowRows(self._wanted)
         match partition:
             case BadPart():

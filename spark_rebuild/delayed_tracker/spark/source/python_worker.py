@@ -22,7 +22,7 @@ class _WithoutLostConnections:
             traceback.print_exc()
 
 
-def end_quietly() -> None:
+def suppress_disconnect_traceback() -> None:
     """Let a worker process of Spark's daemon end without a traceback when Spark has closed its connection.
 
     A worker detects this when it flushes its answer after its task: over TCP the bytes are lost, over a Unix socket the
@@ -34,7 +34,7 @@ def end_quietly() -> None:
         daemon.traceback = _WithoutLostConnections  # type: ignore[attr-defined]
 
 
-def spare_what_stays() -> None:
+def freeze_heap() -> None:
     """Freeze the heap before the first two tasks of a process: saves 0.1 s of garbage collection per task.
 
     Spark makes workers collect garbage after each task. The collection visits all objects that the import of the

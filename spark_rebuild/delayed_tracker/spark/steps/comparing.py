@@ -30,7 +30,7 @@ class LiveIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class DeadlineMismatch:
     """Position with one deadline in the ledgers and another in the index."""
 
     position: Position
@@ -57,7 +57,7 @@ class Comparison:
     """Position from which the dispatcher offers again when it opens the tracker; None if all is in buckets."""
     missing_positions: tuple[Position, ...]
     extra_positions: tuple[Position, ...]
-    differing_positions: tuple[Moved, ...]
+    differing_positions: tuple[DeadlineMismatch, ...]
 
     @property
     def is_equal(self) -> bool:
@@ -137,7 +137,7 @@ def compare(
         replay_from=replay_from,
         missing_positions=_positions(expected.take(missing)),
         extra_positions=_positions(found.take(extra)),
-        differing_positions=tuple(Moved(*row) for row in moved),
+        differing_positions=tuple(DeadlineMismatch(*row) for row in moved),
     )
 
 

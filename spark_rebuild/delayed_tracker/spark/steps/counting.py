@@ -1,4 +1,4 @@
-"""First pass over the rows: counts the indexes that each subscription accepts from each ledger, and the other fates.
+"""First pass over the rows: counts the indexes that each subscription accepts from each ledger, and the other outcomes.
 
 Each task counts its own rows, with one set of positions for each subscription and ledger; these are united afterwards.
 The driver receives one row for each subscription and ledger.
@@ -19,23 +19,23 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.position_bitmap import by_ledger, entry_bitmap
 from delayed_tracker.spark import schema
-from delayed_tracker.spark.plan.acceptance import Acceptance, Fate
+from delayed_tracker.spark.plan.acceptance import Acceptance, IndexOutcome
 from delayed_tracker.spark.steps.delayed import Step
 from delayed_tracker.spark.steps.subscriber_rows import SubscribersByTopic, offered
 
 BITS: Final = "bits"
-FIRST_LEFT: Final = "first_left"
-_FATES: Final = [fate.name.lower() for fate in Fate]
+FIRST_REMAINING: Final = "first_remaining"
+_OUTCOMES: Final = [outcome.name.lower() for outcome in IndexOutcome]
 TALLY_SCHEMA: Final = StructType(
     [
         StructField(schema.SUBSCRIBER, IntegerType(), nullable=False),
         StructField(schema.LEDGER_ID, LongType(), nullable=False),
-        *(StructField(name, LongType(), nullable=False) for name in _FATES),
-        StructField(FIRST_LEFT, LongType(), nullable=True),
+        *(StructField(name, LongType(), nullable=False) for name in _OUTCOMES),
+        StructField(FIRST_REMAINING, LongType(), nullable=True),
         StructField(BITS, BinaryType(), nullable=False),
     ]
 )
-"""One subscription and one ledger: the number of rows of each :class:`Fate`; the first entry that is neither
+"""One subscription and one ledger: the number of rows of each :class:`IndexOutcome`; the first entry that is neither
 acknowledged nor accepted; the accepted entries (RoaringBitmap).
 """
 
@@ -44,36 +44,40 @@ acknowledged nor accepted; the accepted entries (RoaringBitmap).
 class LedgerTally:
     """Counts of one subscription and one ledger."""
 
-    fates: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Fate), np.int64))
-    """Rows of each :class:`Fate`; accepted rows count with repeats."""
+    outcomes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(IndexOutcome), np.int64))
+    """Rows of each :class:`IndexOutcome`; accepted rows count with repeats."""
     bits: BitMap = field(default_factory=BitMap)
     """Accepted entries."""
-    first_left: int | None = None
+    first_remaining: int | None = None
     """First entry that is left to the dispatcher: due, beyond the largest delay, or in an open transaction."""
 
-    def add(self, fate: NDArray[np.uint8], indexes: IndexColumns) -> None:
+    def add(self, outcome: NDArray[np.uint8], indexes: IndexColumns) -> None:
         """Count rows of this ledger."""
-        self.fates += np.bincount(fate, minlength=len(Fate))
-        accepted = indexes.entry_id[fate == Fate.ACCEPTED]
+        self.outcomes += np.bincount(outcome, minlength=len(IndexOutcome))
+        accepted = indexes.entry_id[outcome == IndexOutcome.ACCEPTED]
         if len(accepted):
             self.bits |= entry_bitmap(accepted)
-        left = indexes.entry_id[(fate == Fate.DUE) | (fate == Fate.BEYOND_MAX_DELAY) | (fate == Fate.OPEN_TRANSACTION)]
+        left = indexes.entry_id[
+            (outcome == IndexOutcome.DUE)
+            | (outcome == IndexOutcome.BEYOND_MAX_DELAY)
+            | (outcome == IndexOutcome.OPEN_TRANSACTION)
+        ]
         if len(left):
             self._note_left(int(left.min()))
 
     def unite(self, other: "LedgerTally") -> None:
         """Add the counts of another task."""
-        self.fates += other.fates
+        self.outcomes += other.outcomes
         self.bits |= other.bits
-        if other.first_left is not None:
-            self._note_left(other.first_left)
+        if other.first_remaining is not None:
+            self._note_left(other.first_remaining)
 
     def _note_left(self, entry_id: int) -> None:
-        self.first_left = entry_id if self.first_left is None else min(self.first_left, entry_id)
+        self.first_remaining = entry_id if self.first_remaining is None else min(self.first_remaining, entry_id)
 
 
-def count_fates(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptance) -> Step:
-    """Return the step that counts the fates of all rows.
+def count_outcomes(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptance) -> Step:
+    """Return the step that counts the outcomes of all rows.
 
     Input: packed delayed messages, any order.
     Output: :data:`TALLY_SCHEMA`, one row for each subscription and ledger that has rows; no order.
@@ -82,10 +86,10 @@ def count_fates(subscribers: Broadcast[SubscribersByTopic], acceptance: Acceptan
     def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tallies: dict[tuple[int, int], LedgerTally] = {}
         for subscriber, indexes, transaction in offered(batches, subscribers.value):
-            fate = acceptance.fates(indexes, transaction, subscriber.cursor)
+            outcome = acceptance.outcomes(indexes, transaction, subscriber.cursor)
             for ledger_id, rows in by_ledger(indexes.ledger_id):
                 tally = tallies.setdefault((subscriber.number, ledger_id), LedgerTally())
-                tally.add(fate[rows], indexes.take(rows))
+                tally.add(outcome[rows], indexes.take(rows))
         if tallies:
             yield _batch(tallies)
 
@@ -101,7 +105,7 @@ def tallies_of(rows: pa.Table) -> dict[tuple[int, int], LedgerTally]:
     tallies: dict[tuple[int, int], LedgerTally] = {}
     for row in rows.to_pylist():
         tally = LedgerTally(
-            np.array([row[name] for name in _FATES], np.int64), BitMap.deserialize(row[BITS]), row[FIRST_LEFT]
+            np.array([row[name] for name in _OUTCOMES], np.int64), BitMap.deserialize(row[BITS]), row[FIRST_REMAINING]
         )
         key = row[schema.SUBSCRIBER], row[schema.LEDGER_ID]
         if key in tallies:
@@ -120,9 +124,9 @@ def _batch(tallies: Mapping[tuple[int, int], LedgerTally]) -> pa.RecordBatch:
         pa.array([subscriber for subscriber, _ in tallies], pa.int32()),
         pa.array([ledger_id for _, ledger_id in tallies], pa.int64()),
     ]
-    fates = np.array([tally.fates for tally in tallies.values()], np.int64)
-    columns += [pa.array(np.ascontiguousarray(fates[:, fate])) for fate in Fate]
-    columns.append(pa.array([tally.first_left for tally in tallies.values()], pa.int64()))
+    outcomes = np.array([tally.outcomes for tally in tallies.values()], np.int64)
+    columns += [pa.array(np.ascontiguousarray(outcomes[:, outcome])) for outcome in IndexOutcome]
+    columns.append(pa.array([tally.first_remaining for tally in tallies.values()], pa.int64()))
     columns.append(pa.array([_serialized(tally.bits) for tally in tallies.values()], pa.binary()))
     return pa.RecordBatch.from_arrays(columns, names=TALLY_SCHEMA.fieldNames())
 

@@ -1,4 +1,4 @@
-"""First half of a rebuild or a verification: reads the ledgers once, keeps their rows in Spark, and counts fates."""
+"""First half of a rebuild or a verification: reads the ledgers once, keeps their rows in Spark, and counts outcomes."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark import schema
 from delayed_tracker.spark.commit.commit import CommitTarget
 from delayed_tracker.spark.plan.acceptance import Acceptance
-from delayed_tracker.spark.plan.scope import Scope, look_around
+from delayed_tracker.spark.plan.scope import Scope, read_scope
 from delayed_tracker.spark.plan.subscribers import Subscribers
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.source.source_options import KeptEntries, parse_options
-from delayed_tracker.spark.steps.counting import LedgerTally, count_fates, tallies_of
+from delayed_tracker.spark.steps.counting import LedgerTally, count_outcomes, tallies_of
 from delayed_tracker.spark.steps.read_step import read_kept, settled_rows
 from delayed_tracker.spark.steps.subscriber_rows import SubscribersByTopic
 from delayed_tracker.spark.steps.tracker_plan import TrackerPlan, plan_tracker
@@ -32,14 +32,14 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class ReadResult:
     """Result of reading the ledgers: rows that Spark keeps, and their counts on the driver."""
 
     rows: DataFrame
     """Delayed messages, packed."""
     shared: Broadcast[SubscribersByTopic]
     acceptance: Acceptance
-    stages: "Stages"
+    stages: "StageTimer"
     _settings: RebuildSettings
     _subscribers: Subscribers
     _tallies: Sequence[Mapping[int, LedgerTally]]
@@ -82,15 +82,15 @@ def reading(
     *,
     target: CommitTarget | None = None,
     report: Report | None = None,
-) -> Iterator[Reading]:
+) -> Iterator[ReadResult]:
     """Read and count the ledgers of the settings; arguments and errors are those of :func:`rebuild`."""
-    stages = Stages(report)
+    stages = StageTimer(report)
     acceptance = Acceptance(settings.limits, settings.now_ms)
     with ExitStack() as stack:
         with stages.of("look"):
             if target is not None:
                 stack.enter_context(target)
-            scope = look_around(settings)
+            scope = read_scope(settings)
             subscribers = scope.subscribers
             if target is not None:
                 target.begin([subscriber.key for subscriber in subscribers.all])
@@ -106,11 +106,13 @@ def reading(
         )
         stack.callback(shared.destroy)
         with stages.of("count"):
-            tallies = _by_subscriber(tallies_of(rows.transform(count_fates(shared, acceptance)).toArrow()), subscribers)
-        yield Reading(rows, shared, acceptance, stages, settings, subscribers, tallies, facts, scope)
+            tallies = _by_subscriber(
+                tallies_of(rows.transform(count_outcomes(shared, acceptance)).toArrow()), subscribers
+            )
+        yield ReadResult(rows, shared, acceptance, stages, settings, subscribers, tallies, facts, scope)
 
 
-class Stages:
+class StageTimer:
     """Seconds of each stage; a stage that runs again adds to its time."""
 
     def __init__(self, report: Report | None) -> None:

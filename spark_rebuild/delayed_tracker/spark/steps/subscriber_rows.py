@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.position_bitmap import by_ledger
 from delayed_tracker.spark import schema
-from delayed_tracker.spark.plan.acceptance import Acceptance, Fate
+from delayed_tracker.spark.plan.acceptance import Acceptance, IndexOutcome
 from delayed_tracker.spark.plan.part_plan import NO_PART, PartMap
 from delayed_tracker.spark.plan.subscribers import Subscriber
 from delayed_tracker.spark.steps.arrow_columns import index_columns_of, numbers
@@ -49,8 +49,8 @@ def accepted_by_part(
         part_map = maps.get(subscriber.number)
         if part_map is None:
             continue
-        fate = acceptance.fates(indexes, transaction, subscriber.cursor)
-        accepted = indexes.take(fate == Fate.ACCEPTED)
+        outcome = acceptance.outcomes(indexes, transaction, subscriber.cursor)
+        accepted = indexes.take(outcome == IndexOutcome.ACCEPTED)
         for part, rows in by_ledger(part_map.parts_of(accepted)):
             if part != NO_PART:
                 yield part, accepted.take(rows)

@@ -9,7 +9,7 @@ from pyroaring import BitMap
 from delayed_tracker.core.values.columns import ENTRY_ID_MAX, Position
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-from delayed_tracker.spark.plan.acceptance import Fate
+from delayed_tracker.spark.plan.acceptance import IndexOutcome
 from delayed_tracker.spark.plan.bucket_plan import BucketPlan, plan_buckets
 from delayed_tracker.spark.plan.part_plan import Bucket
 from delayed_tracker.spark.plan.subscribers import Subscriber
@@ -32,19 +32,19 @@ class TrackerPlan:
 
     def summary(self) -> TrackerSummary:
         """Return the summary of this subscription, before anything is written."""
-        fates = sum((tally.fates for tally in self.tallies.values()), np.zeros(len(Fate), np.int64))
+        outcomes = sum((tally.outcomes for tally in self.tallies.values()), np.zeros(len(IndexOutcome), np.int64))
         written = sum(bucket.index_count for bucket in self.plan.buckets)
         return TrackerSummary(
             topic=self.subscriber.topic,
             subscription=self.subscriber.subscription,
             mark_delete=self.subscriber.cursor.mark_delete,
-            delayed=int(fates.sum()),
-            acknowledged=int(fates[Fate.ACKNOWLEDGED]),
-            aborted=int(fates[Fate.ABORTED]),
-            open_transaction=int(fates[Fate.OPEN_TRANSACTION]),
-            due=int(fates[Fate.DUE]),
-            beyond_max_delay=int(fates[Fate.BEYOND_MAX_DELAY]),
-            duplicate=int(fates[Fate.ACCEPTED]) - written - self.plan.tail_count,
+            delayed=int(outcomes.sum()),
+            acknowledged=int(outcomes[IndexOutcome.ACKNOWLEDGED]),
+            aborted=int(outcomes[IndexOutcome.ABORTED]),
+            open_transaction=int(outcomes[IndexOutcome.OPEN_TRANSACTION]),
+            due=int(outcomes[IndexOutcome.DUE]),
+            beyond_max_delay=int(outcomes[IndexOutcome.BEYOND_MAX_DELAY]),
+            duplicate=int(outcomes[IndexOutcome.ACCEPTED]) - written - self.plan.tail_count,
             written=written,
             tail=self.plan.tail_count,
             buckets=len(self.buckets),
@@ -56,7 +56,9 @@ class TrackerPlan:
 
     def _replay_from(self) -> Position | None:
         left = [
-            Position(ledger, tally.first_left) for ledger, tally in self.tallies.items() if tally.first_left is not None
+            Position(ledger, tally.first_remaining)
+            for ledger, tally in self.tallies.items()
+            if tally.first_remaining is not None
         ]
         tail = [] if self.plan.tail_first is None else [self.plan.tail_first]
         unread = [] if self.unread.first is None else [self.unread.first]

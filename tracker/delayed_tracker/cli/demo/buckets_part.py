@@ -76,7 +76,7 @@ async def show_buckets(
             _check_account(checks, subscription, result)
         checks.equal("the service stopped in order on SIGTERM, with exit status", await service.stop(), 0)
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()
     compared = [
         await _compare(sample, storage_url, subscription, result)
         for subscription, result in zip(sample.subscriptions, replayed, strict=True)

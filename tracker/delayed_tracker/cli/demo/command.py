@@ -19,7 +19,7 @@ from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE, Sample, open_sample
 from delayed_tracker.cli.demo.spark_part import RebuiltSubscription, has_spark, show_rebuild
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.service.warm import load_with_progress
-from delayed_tracker.cli.terminal.options import AsJson, written_out
+from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import answer_console, print_json
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
@@ -64,7 +64,7 @@ def demo(
             help="Directory of another sample with its manifest.",
             metavar="DIR",
             show_default=False,
-            callback=written_out,
+            callback=reject_tilde_path,
         ),
     ] = BUNDLED_SAMPLE,
     as_json: AsJson = False,

@@ -8,7 +8,7 @@ from time import monotonic
 
 import numpy as np
 
-from delayed_tracker.cli.demo.cursor import Fate
+from delayed_tracker.cli.demo.cursor import EndReason
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.cli.demo.stage import SUBSCRIPTION, TOPIC, Stage
 from delayed_tracker.cli.terminal.output import duration
@@ -93,7 +93,7 @@ async def add_and_kill(stage: Stage, session: TrackerSession, service: ServicePr
     await asyncio.wait({adding})
     for position, result in known.items():
         if result is AddResult.DUE:
-            stage.cursor.finish(position, Fate.DUE_ON_OFFER)
+            stage.cursor.finish(position, EndReason.DUE_ON_OFFER)
     stage.say(f"[bold]kill -9[/] after {len(known)} of {len(indexes)} single adds had been answered")
     stage.checks.claim("the service was killed while adds were running", in_flight and len(known) < len(indexes))
     return Crash(len(known), len(indexes) - len(known), stored)
@@ -108,7 +108,7 @@ async def restart_and_recover(
     """
     started_s = monotonic()
     service = await stage.start_service()
-    stack.push_async_callback(service.ensure_gone)
+    stack.push_async_callback(service.ensure_stopped)
     ready_s = monotonic()
     client = await stack.enter_async_context(stage.connect(service))
     session = await stack.enter_async_context(await client.open_tracker(TOPIC, SUBSCRIPTION, owner="demo"))

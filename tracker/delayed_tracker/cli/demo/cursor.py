@@ -11,7 +11,7 @@ from delayed_tracker.client import Position
 from delayed_tracker.core.values.columns import IndexColumns
 
 
-class Fate(enum.Enum):
+class EndReason(enum.Enum):
     """End of a message for its subscription."""
 
     DUE_ON_OFFER = "due on offer"
@@ -28,23 +28,23 @@ class Cursor:
 
     indexes: IndexColumns
     """All messages, with deadlines by the service's clock."""
-    fates: dict[Position, Fate] = field(default_factory=dict)
+    end_reasons: dict[Position, EndReason] = field(default_factory=dict)
 
-    def finish(self, position: Position, fate: Fate) -> bool:
+    def finish(self, position: Position, fate: EndReason) -> bool:
         """Record the end of a message; return False if it had ended before."""
-        if position in self.fates:
+        if position in self.end_reasons:
             return False
-        self.fates[position] = fate
+        self.end_reasons[position] = fate
         return True
 
     def finish_due(self, offered: IndexColumns, due_offsets: Iterable[int]) -> None:
         """Record the messages that were due when they were added."""
         for offset in due_offsets:
-            self.finish(Position(int(offered.ledger_id[offset]), int(offered.entry_id[offset])), Fate.DUE_ON_OFFER)
+            self.finish(Position(int(offered.ledger_id[offset]), int(offered.entry_id[offset])), EndReason.DUE_ON_OFFER)
 
     def unfinished(self) -> IndexColumns:
         """Return the messages that have not ended, in position order: the dispatcher adds these again."""
-        open_rows = [position not in self.fates for position in self.positions()]
+        open_rows = [position not in self.end_reasons for position in self.positions()]
         return self.indexes.take(np.array(open_rows, np.bool_))
 
     def unfinished_until(self, deliver_at_ms: int) -> int:
@@ -56,7 +56,7 @@ class Cursor:
         columns = zip(self.indexes.ledger_id.tolist(), self.indexes.entry_id.tolist(), strict=True)
         return [Position(ledger_id, entry_id) for ledger_id, entry_id in columns]
 
-    def counts(self) -> dict[Fate, int]:
+    def counts(self) -> dict[EndReason, int]:
         """Return the number of messages for each kind of end."""
-        counted = Counter(self.fates.values())
-        return {fate: counted[fate] for fate in Fate}
+        counted = Counter(self.end_reasons.values())
+        return {fate: counted[fate] for fate in EndReason}

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from delayed_tracker.cli.demo.checks import Checks
 from delayed_tracker.cli.demo.crash import Recovery, add_and_kill, restart_and_recover
-from delayed_tracker.cli.demo.cursor import Cursor, Fate
+from delayed_tracker.cli.demo.cursor import Cursor, EndReason
 from delayed_tracker.cli.demo.first_wave import first_wave, offer_first
 from delayed_tracker.cli.demo.lateness import LatenessSummary
 from delayed_tracker.cli.demo.sample import Sample
@@ -96,7 +96,7 @@ async def show_delivery(
             returned_after_ms = await first_wave(stage, session, FIRST_WAVE_MS + shift_ms)
             crash = await add_and_kill(stage, session, service, indexes.take(~at_once))
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()
     async with AsyncExitStack() as stack:
         service, session, recovery = await restart_and_recover(stage, crash, stack)
         await _second_wave(stage, session, SECOND_WAVE_MS + shift_ms)
@@ -129,14 +129,14 @@ async def _reconcile(stage: Stage, session: TrackerSession) -> MessageAccount:
     last_entry = int(stage.cursor.indexes.entry_id[stage.cursor.indexes.ledger_id == first_ledger].max())
     trimmed = await session.advance_mark_delete(first_ledger, last_entry)
     passed = [row for row in stage.cursor.positions() if row.ledger_id == first_ledger]
-    trimmed_here = sum(stage.cursor.finish(position, Fate.TRIMMED) for position in passed)
+    trimmed_here = sum(stage.cursor.finish(position, EndReason.TRIMMED) for position in passed)
     stage.say(f"mark-delete moved to {trimmed.mark_delete}: {trimmed.trimmed_count} messages acknowledged by it")
     checks.equal("trimmed by the mark-delete position", trimmed.trimmed_count, trimmed_here)
 
     stats = await session.stats()
     positions = stage.cursor.positions()
     tracked = await session.contains([row.ledger_id for row in positions], [row.entry_id for row in positions])
-    expected = [position not in stage.cursor.fates for position in positions]
+    expected = [position not in stage.cursor.end_reasons for position in positions]
     lost = sum(open_here and not there for open_here, there in zip(expected, tracked, strict=True))
     kept = sum(there and not open_here for open_here, there in zip(expected, tracked, strict=True))
     checks.equal("messages lost", lost, 0)
@@ -146,9 +146,9 @@ async def _reconcile(stage: Stage, session: TrackerSession) -> MessageAccount:
     ended = stage.cursor.counts()
     account = MessageAccount(
         offered_count=len(positions),
-        due_on_offer_count=ended[Fate.DUE_ON_OFFER],
-        acked_count=ended[Fate.ACKED],
-        trimmed_count=ended[Fate.TRIMMED],
+        due_on_offer_count=ended[EndReason.DUE_ON_OFFER],
+        acked_count=ended[EndReason.ACKED],
+        trimmed_count=ended[EndReason.TRIMMED],
         pending_count=stats.pending_count,
         leased_count=stats.leased_count,
         lost_count=lost,

@@ -99,7 +99,7 @@ class ServiceProcess:
         async with asyncio.timeout(STOP_TIMEOUT_S):
             return await self.process.wait()
 
-    async def ensure_gone(self) -> None:
+    async def ensure_stopped(self) -> None:
         """Kill it if it still runs; for clean-up after a failure."""
         if self.process.returncode is None:
             await self.kill()

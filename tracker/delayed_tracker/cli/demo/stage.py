@@ -9,7 +9,7 @@ from rich.console import Console
 
 from delayed_tracker.cli.demo.buckets_part import PULSAR_SETTINGS
 from delayed_tracker.cli.demo.checks import Checks
-from delayed_tracker.cli.demo.cursor import Cursor, Fate
+from delayed_tracker.cli.demo.cursor import Cursor, EndReason
 from delayed_tracker.cli.demo.lateness import Lateness
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.cli.terminal.output import progress
@@ -61,7 +61,7 @@ class Stage:
     def finish(self, group: str, messages: DueMessages) -> None:
         """Record that messages were delivered: their lateness, and their end."""
         for deliver_at_ms, position in zip(messages.deliver_at_ms, messages, strict=True):
-            first_time = self.cursor.finish(position, Fate.ACKED)
+            first_time = self.cursor.finish(position, EndReason.ACKED)
             self.delivered_again_count += not first_time
             self.lateness.record(group if first_time else AGAIN, messages.server_time_ms - deliver_at_ms)
 

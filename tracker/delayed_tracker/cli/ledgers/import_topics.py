@@ -11,7 +11,7 @@ import typer
 
 from delayed_tracker.cli.ledger_source import LedgersNotWritten, Source, opened
 from delayed_tracker.cli.ledgers.all_topics import open_all_topics
-from delayed_tracker.cli.terminal.options import AsJson, written_out
+from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import print_json, progress, say, show, table
 from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN, OnErrorOption
 from delayed_tracker.core.values.errors import InvalidInput
@@ -45,7 +45,7 @@ def import_topics(
             help="Directory of local ledgers; made if the directory above it is there.",
             metavar="DIR",
             file_okay=False,
-            callback=written_out,
+            callback=reject_tilde_path,
         ),
     ],
     topic: Annotated[
@@ -54,7 +54,7 @@ def import_topics(
     ] = None,
     on_error: Annotated[
         OnErrorOption,
-        typer.Option("--on-error", help="What to do with entries that cannot be read, or, of all topics, with those."),
+        typer.Option("--on-error", help="What to do with unreadable entries and, without --topic, unreadable topics."),
     ] = OnErrorOption.FAIL,
     as_json: AsJson = False,
 ) -> None:
@@ -136,7 +136,7 @@ def _require_place(into: Path, sources: Sequence[str]) -> None:
     for url in map(parse_source_url, sources):
         # A bookie's logs may be in a directory of its ledger directory.
         if any(Path(path, inner).resolve() == into.resolve() for path in url.paths for inner in ("", "current")):
-            raise InvalidInput("--into", str(into), "a source lies there: give another directory")
+            raise InvalidInput("--into", str(into), "a source is stored there: give another directory")
     place = LedgerDirectory(into)
     own = {place.topics_path, place.ids, place.ids_lock}
     other = next((path.name for path in sorted(into.iterdir()) if path not in own), None)

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from delayed_tracker.cli.terminal.options import AsJson, written_out
+from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import counted, print_json, say
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 
@@ -47,7 +47,10 @@ class AssetsDiffer(DelayedTrackerError):
 
 def assets(
     directory: Annotated[
-        Path, typer.Argument(help="Where to write them; created if it is missing.", metavar="DIR", callback=written_out)
+        Path,
+        typer.Argument(
+            help="Where to write them; created if it is missing.", metavar="DIR", callback=reject_tilde_path
+        ),
     ],
     *,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,

@@ -16,7 +16,7 @@ def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set =
     loaded = settings_from(path, overrides, broker_conf)
     if loaded.ignored:
         notice_console().print(
-            f"{broker_conf}: {counted(len(loaded.ignored), 'key')} of others ignored: {', '.join(loaded.ignored)}",
+            f"{broker_conf}: {counted(len(loaded.ignored), 'unused key')} ignored: {', '.join(loaded.ignored)}",
             soft_wrap=True,
         )
     if as_json:

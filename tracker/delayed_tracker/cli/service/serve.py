@@ -23,7 +23,7 @@ def serve(
         Path | None,
         typer.Option(
             "--ready-file",
-            help="Written once calls are answered: a JSON object with grpc, http (host:port) and pid. Removed at the end.",
+            help="Written when calls are accepted: a JSON object with grpc, http (host:port) and pid. Removed at the end.",
             metavar="FILE",
         ),
     ] = None,

@@ -35,7 +35,7 @@ def commit_target(target: str) -> CommitTarget:
         raise InvalidInput("--commit", target, error.remedy) from error
 
 
-def refuse_early(url: str, target: CommitTarget) -> None:
+def check_target(url: str, target: CommitTarget) -> None:
     """Open a target and close it again, so that one in use is refused before Spark starts, which takes time.
 
     A storage that does not exist yet is not created, because another check may still fail.

@@ -10,7 +10,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_cause, first_said, job_error
+from delayed_tracker.cli.spark.bad_entry_report import BadEntries, bad_entries, print_bad_entries
+from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_cause, first_message, job_error
 from delayed_tracker.cli.spark.options import (
     Master,
     Metadata,
@@ -24,10 +25,9 @@ from delayed_tracker.cli.spark.options import (
     TopicsPattern,
     source_options,
 )
-from delayed_tracker.cli.spark.running_job import Stages, spark_job
-from delayed_tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
+from delayed_tracker.cli.spark.running_job import StageTimer, spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
-from delayed_tracker.cli.terminal.options import AsJson, written_out
+from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import print_json, say
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.spark.jobs.message_index import (
@@ -69,10 +69,10 @@ def index_command(
             "--output",
             help="Directory or URL of the table, as the driver and all workers see it.",
             metavar="URL",
-            callback=written_out,
+            callback=reject_tilde_path,
         ),
     ],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Take the place of a table that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing table.")] = False,
     metadata: Metadata = None,
     topic: Topics = None,
     topics_pattern: TopicsPattern = None,
@@ -104,7 +104,7 @@ def index_command(
         session,
         report,
     ):
-        stages = Stages(report)
+        stages = StageTimer(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         try:
             require_place(session, output)
@@ -113,7 +113,7 @@ def index_command(
         except AnalysisException as error:
             if error.getCondition() != "PATH_ALREADY_EXISTS":
                 raise
-            raise InvalidInput("--output", output, "something is there: give another, or --overwrite") from error
+            raise InvalidInput("--output", output, "it already exists: give another URL, or --overwrite") from error
         except (PySparkException, Py4JJavaError) as error:
             raise _write_error(error, output, " ".join(source)) from error
         with stages.of("count"):
@@ -134,14 +134,14 @@ def index_command(
         return
     say(f"{written} entries in {output}")
     if without_index:
-        say(f"{without_index} entries have no index: the broker that wrote them was not told to note it")
-    say_bad(bad)
+        say(f"{without_index} entries have no index: the broker that wrote them was not configured to add it")
+    print_bad_entries(bad)
 
 
 def _write_error(error: PySparkException | Py4JJavaError, output: str, source: str) -> DelayedTrackerError:
     """Return the error of a failed write: of the table's place, or of the source."""
     kind, cause = first_cause(error)
-    is_written = _WRITE_FAILED in first_said(error) or kind.startswith(_FILE_SYSTEMS)
+    is_written = _WRITE_FAILED in first_message(error) or kind.startswith(_FILE_SYSTEMS)
     failed = job_error(error, source)
     if isinstance(failed, SparkJobFailed) and is_written and kind not in _WORKERS:
         return InvalidInput("--output", output, f"{cause}: {REMEDY}")

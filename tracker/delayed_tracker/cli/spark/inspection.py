@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from delayed_tracker.cli.spark.bad_entry_report import BadEntries, bad_entries, print_bad_entries
 from delayed_tracker.cli.spark.options import (
     Master,
     Metadata,
@@ -20,8 +21,7 @@ from delayed_tracker.cli.spark.options import (
     moment_ms,
     source_options,
 )
-from delayed_tracker.cli.spark.running_job import Stages, spark_job
-from delayed_tracker.cli.spark.shown import BadEntries, bad_entries, say_bad
+from delayed_tracker.cli.spark.running_job import StageTimer, spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson
 from delayed_tracker.cli.terminal.output import duration, instant, print_json, say, show, size, table
@@ -31,7 +31,7 @@ from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.jobs.statistics import (
     READ_SCHEMA,
-    DeadlineBars,
+    DeadlineHistogram,
     TopicStatistics,
     count_deadlines,
     describe_topics,
@@ -43,7 +43,7 @@ class Inspection:
     """Result of the command."""
 
     topics: list[TopicStatistics]
-    deadlines: DeadlineBars
+    deadlines: DeadlineHistogram
     """Deadlines of all topics together."""
     bad_entries: BadEntries
     seconds: dict[str, float]
@@ -90,7 +90,7 @@ def inspect_command(
         session,
         report,
     ):
-        stages = Stages(report)
+        stages = StageTimer(report)
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         with stages.of("describe"):
             topics = describe_topics(entries, now_ms=from_ms)
@@ -138,5 +138,5 @@ def _show(found: Inspection) -> None:
         "delayed messages by deadline",
         DeliveryHistogram(bars.from_ms, bars.step_ms, bars.before, bars.counts, bars.after, estimated_count=0),
     )
-    say_bad(found.bad_entries)
+    print_bad_entries(found.bad_entries)
     say(f"{len(found.topics)} topics")

@@ -33,10 +33,10 @@ def job_error(error: PySparkException | Py4JError, source: str) -> DelayedTracke
     """
     # A worker's traceback ends with the error's full name and its message; it may follow the errors that caused it.
     said = str(error)
-    return _ours(said) or _of_files(said, source) or SparkJobFailed(f"Spark ended the job: {first_said(error)}")
+    return _ours(said) or _of_files(said, source) or SparkJobFailed(f"Spark ended the job: {first_message(error)}")
 
 
-def first_said(error: PySparkException | Py4JError) -> str:
+def first_message(error: PySparkException | Py4JError) -> str:
     """Return Spark's first message, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, Py4JJavaError):
@@ -52,7 +52,7 @@ def first_said(error: PySparkException | Py4JError) -> str:
 def first_cause(error: PySparkException | Py4JError) -> tuple[str, str]:
     """Return the Java class of an error's root cause, and its message; "" for the class if there is none."""
     causes = [line.removeprefix(_CAUSED_BY) for line in str(error).splitlines() if line.startswith(_CAUSED_BY)]
-    line = causes[-1] if causes else first_said(error)
+    line = causes[-1] if causes else first_message(error)
     kind, _, said = line.partition(": ")
     if not _JAVA_CLASS.fullmatch(kind):
         return "", line

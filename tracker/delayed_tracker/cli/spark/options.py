@@ -9,7 +9,7 @@ import typer
 
 from delayed_tracker.cli.ledger_source import SOURCE_VARIABLE, sources_given
 from delayed_tracker.cli.spark.textfile import writable
-from delayed_tracker.cli.terminal.options import written_out
+from delayed_tracker.cli.terminal.options import reject_tilde_path
 from delayed_tracker.cli.tracker.offering import parse_instant
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.source.source_options import parse_options
@@ -45,7 +45,7 @@ Subscriptions = Annotated[
     list[str] | None,
     typer.Option(
         "--subscription",
-        help="Only this one, of the topics that have it; may be repeated. By default, all there are.",
+        help="Only this subscription of each topic that has it; may be repeated; default: all.",
         metavar="NAME",
     ),
 ]
@@ -57,7 +57,7 @@ OpenLedgers = Annotated[
     str | None,
     typer.Option(
         "--open-ledgers",
-        help="live: a writer may be alive; recovered: it is dead. Overrides nothing that a source says itself.",
+        help="live: a writer may still be running; recovered: none is. Ignored for a URL with openLedgers.",
         metavar="live|recovered",
     ),
 ]
@@ -91,10 +91,10 @@ SparkLog = Annotated[
     Path | None,
     typer.Option(
         "--spark-log",
-        help="Append what Spark and its Python workers say to this file; by default the end of it is kept in a file, "
-        "which the error names, if Spark fails.",
+        help="Append the output of Spark and its Python workers to this file. Default: if Spark fails, the last output "
+        "is written to a file that the error names.",
         metavar="FILE",
-        callback=written_out,
+        callback=reject_tilde_path,
     ),
 ]
 Prometheus = Annotated[

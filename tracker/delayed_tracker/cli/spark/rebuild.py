@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from delayed_tracker.cli.service.config import settings_from
-from delayed_tracker.cli.spark.commit_target import Commit, commit_target, refuse_early
+from delayed_tracker.cli.spark.bad_entry_report import bad_rows, print_bad_entries
+from delayed_tracker.cli.spark.commit_target import Commit, check_target, commit_target
 from delayed_tracker.cli.spark.options import (
     IgnoreAcks,
     Master,
@@ -24,10 +25,9 @@ from delayed_tracker.cli.spark.options import (
     source_options,
 )
 from delayed_tracker.cli.spark.running_job import spark_job
-from delayed_tracker.cli.spark.shown import bad_rows, say_bad
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.failures import BadUsage
-from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set, written_out
+from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set, reject_tilde_path
 from delayed_tracker.cli.terminal.output import notice_console, print_json, say, show, size, table
 from delayed_tracker.spark.jobs.rebuild import rebuild
 from delayed_tracker.spark.settings import INDEXES_PER_TASK, RebuildSettings
@@ -65,14 +65,14 @@ def rebuild_command(
             "--staging",
             help="Where tasks leave their work: a directory, or s3://, gs://, az://, that driver and workers reach.",
             metavar="URL",
-            callback=written_out,
+            callback=reject_tilde_path,
         ),
     ] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and count everything, and write nothing, not even staged work.")
     ] = False,
     indexes_per_task: Annotated[
-        int, typer.Option("--indexes-per-task", help="About so many are sorted by one task.", metavar="COUNT")
+        int, typer.Option("--indexes-per-task", help="Indexes that one task sorts, approximately.", metavar="COUNT")
     ] = INDEXES_PER_TASK,
     config: Config = None,
     broker_conf: BrokerConf = None,
@@ -116,7 +116,7 @@ def rebuild_command(
     target = None
     if commit is not None and not dry_run:
         target = commit_target(commit)
-        refuse_early(commit, target)
+        check_target(commit, target)
     with spark_job(master, spark_option, command="rebuild", source=source, as_json=as_json, log=spark_log) as (
         session,
         report,
@@ -159,7 +159,7 @@ def _show(summary: Summary, *, dry_run: bool) -> None:
             rows.add_row("epoch", f"{tracker.epoch}, as it was" if tracker.unchanged else str(tracker.epoch))
         show(rows)
     say(f"{summary.read} entries read, {summary.delayed} of them delayed, {len(summary.trackers)} subscriptions")
-    say_bad(bad_rows(summary.bad_entries))
+    print_bad_entries(bad_rows(summary.bad_entries))
     say(", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in summary.seconds.items()))
     if dry_run:
         say("nothing was written")
@@ -171,7 +171,7 @@ def _show(summary: Summary, *, dry_run: bool) -> None:
 def _warn(tracker: TrackerSummary) -> None:
     """Print on stderr the entries that a rebuild with skipped errors has left out of a tracker."""
     lost = (
-        f" {tracker.replaced} buckets were there, and none is now;" if tracker.replaced and not tracker.buckets else ""
+        f" {tracker.replaced} buckets were deleted, none written;" if tracker.replaced and not tracker.buckets else ""
     )
     notice_console().print(
         f"{tracker.subscription} of {tracker.topic}:{lost} {tracker.unread} entries could not be read: replay from "

@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich import progress as bars
 
-from delayed_tracker.cli.ledger_source import READABLE_FILES, files_usable
-from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_said, job_error
+from delayed_tracker.cli.ledger_source import READABLE_FILES, translate_file_errors
+from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_message, job_error
 from delayed_tracker.cli.spark.options import spark_options
 from delayed_tracker.cli.spark.spark_output import SparkOutput
 from delayed_tracker.cli.terminal.output import LOG_LINE_EVERY_S, notice_console
@@ -31,7 +31,7 @@ Report = Callable[[str], None]
 """Called with the name of a stage when it begins."""
 
 
-class Stages:
+class StageTimer:
     """Durations of a command's stages, in order."""
 
     def __init__(self, report: Report) -> None:
@@ -75,7 +75,7 @@ def spark_job(
     settings = spark_options(options)
     if log is not None and is_submitted():
         raise InvalidInput(
-            "--spark-log", str(log), "spark-submit has started Spark, and says itself where its log goes"
+            "--spark-log", str(log), "leave it out: spark-submit has started Spark and decides where its log goes"
         )
     with (
         _session(master, settings, command, " ".join(source), log) as session,
@@ -112,9 +112,9 @@ def _started(master: str | None, name: str, options: Mapping[str, str], output: 
         return build_session(master, name=name, options=options, output=output.fileno())
     except PySparkRuntimeError as error:
         # Java ended before it sent an answer to Python.
-        raise SparkJobFailed(f"Spark cannot start: {output.first_error() or first_said(error)}") from error
+        raise SparkJobFailed(f"Spark cannot start: {output.first_error() or first_message(error)}") from error
     except (PySparkException, Py4JError) as error:
-        raise SparkJobFailed(f"Spark cannot start: {first_said(error)}") from error
+        raise SparkJobFailed(f"Spark cannot start: {first_message(error)}") from error
 
 
 def _stop(session: SparkSession) -> None:
@@ -128,7 +128,7 @@ def _stop(session: SparkSession) -> None:
 def _job_errors(source: str) -> Iterator[None]:
     """Convert the failure of a job to one error of this project."""
     try:
-        with files_usable(source, READABLE_FILES), _java_runs():
+        with translate_file_errors(source, READABLE_FILES), _java_runs():
             yield
     except (PySparkException, Py4JError) as error:
         raise job_error(error, source) from error

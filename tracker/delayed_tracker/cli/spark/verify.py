@@ -8,6 +8,7 @@ import typer
 
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.service.config import settings_from
+from delayed_tracker.cli.spark.bad_entry_report import bad_rows, print_bad_entries
 from delayed_tracker.cli.spark.live_index import IndexNotOpen, live_index
 from delayed_tracker.cli.spark.options import (
     IgnoreAcks,
@@ -27,7 +28,6 @@ from delayed_tracker.cli.spark.options import (
     source_options,
 )
 from delayed_tracker.cli.spark.running_job import spark_job
-from delayed_tracker.cli.spark.shown import bad_rows, say_bad
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
 from delayed_tracker.cli.terminal.output import counted, instant, jsonable, print_json, say, show, table
@@ -145,7 +145,7 @@ def _write_metrics(path: Path, found: Verification) -> None:
 
 def _show(found: Verification, lost: list[str]) -> None:
     comparisons, wanted = found.comparisons, _wanted(found)
-    numbers = ("in the ledgers", "in the index", "too recent to be missed", "missing", "extra", "differing")
+    numbers = ("in the ledgers", "in the index", "not in a bucket yet", "missing", "extra", "differing")
     rows = table("compared", "topic", "subscription", *numbers, "replay from", numbers=numbers)
     for one in comparisons:
         counts = (one.expected, one.found, one.too_recent, one.missing, one.extra, one.differing)
@@ -173,7 +173,7 @@ def _show(found: Verification, lost: list[str]) -> None:
     if len(wanted) > BAD_ENTRIES_SHOWN:
         say(f"... and {len(wanted) - BAD_ENTRIES_SHOWN} more; --json lists them")
     bad = bad_rows(found.summary.bad_entries)
-    say_bad(bad)
+    print_bad_entries(bad)
     if lost or found.has_differences:
         say("the index differs from the ledgers")
         return
@@ -190,11 +190,9 @@ def agreement(comparisons: Sequence[Comparison], bad_count: int, uncompared_coun
         uncompared_count: trackers whose index could not be read.
     """
     recent = sum(one.too_recent for one in comparisons)
-    offered = (
-        f"{counted(recent, 'position')} of the ledgers are too recent to be missed: the dispatcher offers them again"
-    )
+    offered = f"{counted(recent, 'position')} of the ledgers are not in a bucket yet: the dispatcher adds them again"
     if not any(one.compared for one in comparisons):
-        nothing = "nothing was compared: of what is not due, the ledgers and the index have no position in common"
+        nothing = "nothing was compared: the ledgers and the index share no position that is not due yet"
         yield f"{nothing}; {offered}" if recent else nothing
         if bad_count:
             yield f"{bad_count} entries could not be read and are not compared"
@@ -202,11 +200,11 @@ def agreement(comparisons: Sequence[Comparison], bad_count: int, uncompared_coun
             yield f"{counted(uncompared_count, 'tracker')} could not be compared"
         return
     if bad_count:
-        yield f"the index agrees with what could be read, but {bad_count} entries could not be read and are not compared"
+        yield f"the index matches all readable entries, but {bad_count} entries are unreadable and were not compared"
     if uncompared_count:
         others = f"{counted(uncompared_count, 'tracker')} {'was' if uncompared_count == 1 else 'were'} not"
         yield f"the index agrees with the ledgers where it was compared; {others}"
     if not (bad_count or uncompared_count):
-        yield "the index is what the ledgers say"
+        yield "the index matches the ledgers"
     if recent:
         yield offered

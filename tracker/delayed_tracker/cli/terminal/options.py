@@ -8,7 +8,7 @@ import typer
 from delayed_tracker.files.home_paths import refuse_home_path
 
 
-def written_out(param: typer.CallbackParam, value: Any) -> Any:
+def reject_tilde_path(param: typer.CallbackParam, value: Any) -> Any:
     """Refuse paths that begin with ``~``, which the shell did not expand; the callback of options that take a path."""
     for path in value if isinstance(value, list) else [value]:
         if path is not None:
@@ -38,16 +38,16 @@ Config = Annotated[
         "--config",
         help="Configuration in broker.conf syntax; default: the built-in values.",
         metavar="FILE",
-        callback=written_out,
+        callback=reject_tilde_path,
     ),
 ]
 BrokerConf = Annotated[
     Path | None,
     typer.Option(
         "--broker-conf",
-        help="A broker.conf of Pulsar, taken as it is: keys of others are ignored. --config overrides it.",
+        help="Pulsar's broker.conf, unchanged; keys unknown to delayed-tracker are ignored. --config overrides it.",
         metavar="FILE",
-        callback=written_out,
+        callback=reject_tilde_path,
     ),
 ]
 Set = Annotated[

@@ -20,7 +20,7 @@ from delayed_tracker.cli.terminal.output import for_machines, notice_console, pr
 from delayed_tracker.core.kernels.compile_notice import call_once_before_compiling
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
-READER_GONE: Final = 128 + signal.SIGPIPE
+BROKEN_PIPE_STATUS: Final = 128 + signal.SIGPIPE
 """Exit status after a broken pipe: the status that shells report for a process ended by SIGPIPE."""
 
 
@@ -112,8 +112,8 @@ def _run_program(app: typer.Typer, program: str) -> NoReturn:
         # Rich and typer handle a broken pipe themselves, and exit with the status of a failed check.
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
-    _drop_what_is_unsaid()
-    sys.exit(READER_GONE)
+    _discard_pending_output()
+    sys.exit(BROKEN_PIPE_STATUS)
 
 
 def _run(app: typer.Typer, line: CommandLine) -> NoReturn:
@@ -131,7 +131,7 @@ def _run(app: typer.Typer, line: CommandLine) -> NoReturn:
         # Input files have errors of their own. The rest is mostly an output that cannot be written.
         what, done = ("the answer", "written") if error.filename is None else (str(error.filename), "used")
         print_error(DelayedTrackerError(f"{what} cannot be {done}: {error.strerror or error}"), line)
-        _drop_what_is_unsaid()
+        _discard_pending_output()
         sys.exit(ExitCode.FAILURE)
     except typer.TyperException as error:
         print_error(bad_usage(error, line), line)
@@ -159,7 +159,7 @@ def _names_of(app: typer.Typer) -> list[str]:
     return names
 
 
-def _drop_what_is_unsaid() -> None:
+def _discard_pending_output() -> None:
     """Redirect the standard streams to /dev/null, otherwise flushing them fails at the end of the interpreter."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     streams: tuple[TextIO | None, ...] = (sys.stdout, sys.stderr)

@@ -28,9 +28,9 @@ def top(
     *,
     interval_s: Annotated[
         float,
-        typer.Option("--interval", min=_INTERVAL_S_MIN, max=_INTERVAL_S_MAX, help="Seconds between two looks."),
+        typer.Option("--interval", min=_INTERVAL_S_MIN, max=_INTERVAL_S_MAX, help="Seconds between two refreshes."),
     ] = 2.0,
-    sort: Annotated[Sort, typer.Option("--sort", help="What puts a tracker on top.")] = Sort.PENDING,
+    sort: Annotated[Sort, typer.Option("--sort", help="Sort the trackers by this value.")] = Sort.PENDING,
     topic_prefix: Annotated[
         str, typer.Option("--topic-prefix", help="Only topics that begin with this.", metavar="TEXT")
     ] = "",
@@ -48,7 +48,7 @@ def top(
         typer.Option(
             "--count",
             min=1,
-            help="End after this many looks; default: never on a terminal or with --json, else after one.",
+            help="Stop after this many refreshes; default: never on a terminal or with --json, else after one.",
         ),
     ] = None,
     server: Server = DEFAULT_SERVER,

@@ -101,7 +101,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ServiceSample:
     """Answers of the service at one time."""
 
     listed: Sequence[TrackerSummary]
@@ -109,8 +109,8 @@ class Look:
     """Statistics of the selected trackers that are still open."""
 
 
-NOTHING_SEEN: Final = Look((), {})
-"""Look before the first one."""
+EMPTY_SAMPLE: Final = ServiceSample((), {})
+"""ServiceSample before the first one."""
 
 
 def rates_between(now: TrackerStats, before: TrackerStats | None) -> Rates | None:
@@ -136,7 +136,12 @@ def rates_between(now: TrackerStats, before: TrackerStats | None) -> Rates | Non
 
 
 def chosen(
-    listed: Sequence[TrackerSummary], count: int, sort: Sort, *, before: Look = NOTHING_SEEN, seen: Iterable[Row] = ()
+    listed: Sequence[TrackerSummary],
+    count: int,
+    sort: Sort,
+    *,
+    before: ServiceSample = EMPTY_SAMPLE,
+    seen: Iterable[Row] = (),
 ) -> list[Key]:
     """Select the trackers that get rows, from a listing alone: open ones, at most ``count`` of them.
 
@@ -160,12 +165,12 @@ def chosen(
     return [_key(tracker) for tracker in best]
 
 
-def view_of(now: Look, before: Look, sort: Sort) -> View:
+def view_of(now: ServiceSample, before: ServiceSample, sort: Sort) -> View:
     """Return rows and totals, in order.
 
     Args:
         now: the last answers of the service.
-        before: its answers at the look before; ``NOTHING_SEEN`` at the first.
+        before: its answers at the look before; ``EMPTY_SAMPLE`` at the first.
         sort: the order.
     """
     rows = [_row(key, stats, before.stats.get(key)) for key, stats in now.stats.items()]

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from delayed_tracker.cli.top.rows import NOTHING_SEEN, Key, Look, Sort, View, chosen, view_of
+from delayed_tracker.cli.top.rows import EMPTY_SAMPLE, Key, ServiceSample, Sort, View, chosen, view_of
 from delayed_tracker.client import Cleared, DelayedTrackerClient, TrackerNotOpen, TrackerStats, Unavailable
 
 LISTING_PAGE = 5_000
@@ -17,7 +17,7 @@ class Watch:
     def __init__(self, client: DelayedTrackerClient, topic_prefix: str) -> None:
         self._client = client
         self._topic_prefix = topic_prefix
-        self._seen = NOTHING_SEEN
+        self._seen = EMPTY_SAMPLE
         self._view: View | None = None
 
     async def look(self, count: int, sort: Sort) -> View:
@@ -35,7 +35,7 @@ class Watch:
         keys = chosen(listed, count, sort, before=self._seen, seen=rows)
         answers = await asyncio.gather(*map(self._stats, keys))
         stats = {key: answer for key, answer in zip(keys, answers, strict=True) if answer is not None}
-        now = Look(listed, stats)
+        now = ServiceSample(listed, stats)
         view = view_of(now, self._seen, sort)
         self._seen, self._view = now, view
         return view

@@ -5,14 +5,19 @@ from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.ledger_source import SOURCE_VARIABLE, disk_usable, files_usable, sources_given
+from delayed_tracker.cli.ledger_source import (
+    SOURCE_VARIABLE,
+    sources_given,
+    translate_disk_errors,
+    translate_file_errors,
+)
 from delayed_tracker.cli.terminal.options import AsJson, Topic
 from delayed_tracker.cli.terminal.output import print_json, progress, say, show, size, table
 from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN, OnErrorOption
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.local.compacting import LocalCompaction, compact_local_topic
-from delayed_tracker.ledger.source_url import named_by_source, parse_source_url
+from delayed_tracker.ledger.source_url import parse_source_url, translate_source_errors
 
 
 def compact(
@@ -53,10 +58,10 @@ def compact(
     url.expect()
     remedy = "make it readable and writable, and room for what is written"
     with (
-        files_usable(url.text, remedy),
-        named_by_source(url, remedy),
-        disk_usable("--source", url.text),
-        progress("compacting", "entries, each twice") as shown,
+        translate_file_errors(url.text, remedy),
+        translate_source_errors(url, remedy),
+        translate_disk_errors("--source", url.text),
+        progress("compacting", "entries (two passes)") as shown,
     ):
         made = compact_local_topic(
             url.one_path(),

@@ -34,4 +34,4 @@ def seek_by_time(
         return
     say(str(found.position))
     if found.behind_end:
-        say("all entries are earlier: the next one will be there")
+        say("all entries are earlier: this is the position of the next entry")

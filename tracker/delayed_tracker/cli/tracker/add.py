@@ -16,7 +16,7 @@ _MEANING = {
     AddResult.ADDED: "tracked from now on",
     AddResult.DUE: "due already: not tracked, to be sent now",
     AddResult.DUPLICATE: "tracked before: the first deadline stays",
-    AddResult.BEYOND_MAX_DELAY: "further away than the service allows: not tracked",
+    AddResult.BEYOND_MAX_DELAY: "deadline later than the service allows: not tracked",
     AddResult.BELOW_MARK_DELETE: "acknowledged already: not tracked",
 }
 
@@ -32,7 +32,7 @@ def add(
     in_ms: Annotated[
         int | None,
         typer.Option(
-            "--in-ms", min=0, max=INT63_MAX, help="Deadline: so many milliseconds from now, by the service's clock."
+            "--in-ms", min=0, max=INT63_MAX, help="Deadline in milliseconds from now, by the service's clock."
         ),
     ] = None,
     server: Server = DEFAULT_SERVER,

@@ -12,7 +12,7 @@ from delayed_tracker.cli.terminal.output import duration, instant, print_json, s
 from delayed_tracker.client import DelayedTrackerClient, DueMessages
 
 
-class Afterwards(enum.StrEnum):
+class LeaseAction(enum.StrEnum):
     """Action on the positions after they are printed."""
 
     NACK = "nack"
@@ -40,10 +40,10 @@ def poll(
     max_messages: Annotated[int, typer.Option("--max", min=1, help="At most this many messages.")] = 100,
     wait_ms: Annotated[int, typer.Option("--wait-ms", min=0, help="Wait this long for the first due message.")] = 0,
     lease_ms: Annotated[
-        int | None, typer.Option("--lease-ms", min=1, help="Lease them this long; default: the service's.")
+        int | None, typer.Option("--lease-ms", min=1, help="Lease duration in milliseconds; default: the service's.")
     ] = None,
-    afterwards: Annotated[Afterwards, typer.Option("--then", help="What to do with them once printed.")] = (
-        Afterwards.NACK
+    afterwards: Annotated[LeaseAction, typer.Option("--then", help="What to do with them once printed.")] = (
+        LeaseAction.NACK
     ),
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
@@ -100,15 +100,15 @@ async def _poll(
     max_messages: int,
     wait_ms: int,
     lease_ms: int | None,
-    afterwards: Afterwards,
+    afterwards: LeaseAction,
 ) -> Polled:
     async with (
         DelayedTrackerClient.connect(server) as client,
         await client.open_tracker(topic, subscription) as session,
     ):
         lease = await session.poll(max_messages, wait_ms=wait_ms, lease_ms=lease_ms)
-        if afterwards is Afterwards.ACK:
+        if afterwards is LeaseAction.ACK:
             await lease.ack()
-        elif afterwards is Afterwards.NACK:
+        elif afterwards is LeaseAction.NACK:
             await lease.nack()
         return Polled(session.epoch, lease.lease_id, lease.expires_at_ms, lease.messages)

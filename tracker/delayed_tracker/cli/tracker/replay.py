@@ -10,7 +10,7 @@ import typer
 
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.ledger_source import SourceUnreadable
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic, written_out
+from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic, reject_tilde_path
 from delayed_tracker.cli.terminal.output import duration, print_json, progress, say, show, table
 from delayed_tracker.cli.tracker.offering import OfferOutcome, offer, parse_instant, server_now_ms, shifted
 from delayed_tracker.client import DelayedTrackerClient, Position
@@ -96,7 +96,7 @@ def replay(
             "--metadata",
             help="Dump of the metadata store, one JSON node a line, or zk:HOST:PORT,HOST:PORT/ROOT.",
             metavar="DUMP",
-            callback=written_out,
+            callback=reject_tilde_path,
         ),
     ],
     topic: Topic,

@@ -31,7 +31,7 @@ def stats(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SER
         rows.add_row(name.removesuffix("_ms").replace("_", " "), shown)
     show(rows)
     if answer.unaccounted_count:
-        say(f"{answer.unaccounted_count} positions are in no account: please report this")
+        say(f"{answer.unaccounted_count} positions are missing from all counters: please report this")
 
 
 async def _read(server: str, topic: str, subscription: str) -> TrackerStats:

@@ -35,6 +35,6 @@ def verify(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SE
         say(f"{len(report.snapshots)} verified, {damaged} with problems")
         if report.orphan_bucket_ids:
             listed = ", ".join(map(str, report.orphan_bucket_ids))
-            say(f"in no catalogue, to be swept: {listed}")
+            say(f"snapshots not in the catalogue, deleted at the next load: {listed}")
     if not report.sound:
         sys.exit(ExitCode.FAILURE)

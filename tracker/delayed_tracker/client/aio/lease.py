@@ -18,7 +18,7 @@ from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.wire.columns import IntColumn
 
 
-class Settles(Protocol):
+class LeaseOperations(Protocol):
     """Object that acknowledges, gives back and extends leased positions: a session."""
 
     async def ack(self, lease_id: int, ledger_ids: IntColumn, entry_ids: IntColumn) -> AckAnswer:
@@ -54,7 +54,7 @@ class Lease(LeaseState):
     lease.
     """
 
-    def __init__(self, session: Settles, *, lease_id: int, expires_at_ms: int, messages: DueMessages) -> None:
+    def __init__(self, session: LeaseOperations, *, lease_id: int, expires_at_ms: int, messages: DueMessages) -> None:
         super().__init__(lease_id=lease_id, expires_at_ms=expires_at_ms, messages=messages)
         self._session = session
 

@@ -26,7 +26,7 @@ from delayed_tracker.client.model.answers import (
 )
 from delayed_tracker.client.model.exchange import Exchange, Result
 from delayed_tracker.client.queues.add_stream import IndexBatch
-from delayed_tracker.client.queues.poll_queue import PollTerms, Taken
+from delayed_tracker.client.queues.poll_queue import PollResult, PollTerms
 from delayed_tracker.client.queues.session_end import SessionEnd
 from delayed_tracker.client.rules.session import SessionRules
 from delayed_tracker.wire.columns import IntColumn
@@ -48,8 +48,8 @@ class TrackerSession(TrackerView):
         super().__init__(calls, rules)
         self.opened = opened
         self._end = SessionEnd()
-        # None of these refers to the session. It is freed when the program drops it, and they when they have nothing to
-        # do.
+        # These objects hold no reference to the session, so it is freed as soon as the program drops it. They are
+        # freed when their last call has ended.
         self._adds = Adds(calls, rules)
         self._polls = SharedPolls(
             lambda shares, wait_ms, terms: calls.perform(rules.poll(shares, wait_ms=wait_ms, terms=terms)),
@@ -135,7 +135,7 @@ class TrackerSession(TrackerView):
         taken = await self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True))
         return taken.messages
 
-    async def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
+    async def _poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> PollResult:
         self._require_open()
         self._rules.require_poll(max_messages, wait_ms, terms)
         return await self._polls.poll(max_messages, wait_ms, terms)
@@ -219,7 +219,7 @@ class TrackerSession(TrackerView):
     async def leave(self) -> None:
         """Send the buffered adds and refuse further calls; the tracker stays loaded on the service."""
         self._calls.require_loop()
-        self._end.has_come = True
+        self._end.has_begun = True
         await self._adds.close()
 
     async def _perform(self, exchange: Exchange[Result]) -> Result:
@@ -228,7 +228,7 @@ class TrackerSession(TrackerView):
 
     def _require_open(self) -> None:
         self._calls.require_open()
-        self._end.require_ahead()
+        self._end.require_active()
 
     async def __aenter__(self) -> Self:
         return self

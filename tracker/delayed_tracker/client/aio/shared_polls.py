@@ -13,15 +13,15 @@ from typing import TypeAlias
 
 from delayed_tracker.client.aio.call_coalescer import CallCoalescer
 from delayed_tracker.client.errors import InvalidArgument, SessionClosed
-from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollTerms, Taken, WaitingPoll
+from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollResult, PollTerms, WaitingPoll
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
-Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], Awaitable[list[Taken]]]
+Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], Awaitable[list[PollResult]]]
 """Makes one call: most positions for each poll, longest wait in milliseconds, terms."""
-GiveBack: TypeAlias = Callable[[Taken], Awaitable[object]]
+GiveBack: TypeAlias = Callable[[PollResult], Awaitable[object]]
 """Ends a lease early."""
 
-_Polls: TypeAlias = "list[WaitingPoll[asyncio.Future[Taken | None]]]"
+_Polls: TypeAlias = "list[WaitingPoll[asyncio.Future[PollResult | None]]]"
 
 
 class SharedPolls:
@@ -39,13 +39,13 @@ class SharedPolls:
         self._send = send
         self._give_back = give_back
         self._epoch = epoch
-        self._queue: PollQueue[asyncio.Future[Taken | None]] = PollQueue(share_max=share_max)
+        self._queue: PollQueue[asyncio.Future[PollResult | None]] = PollQueue(share_max=share_max)
         self._coalescer = CallCoalescer(
             self._queue, self._call, calls_max=CALLS_MAX, name="delayed-tracker shared polls"
         )
         self._returning: set[asyncio.Task[None]] = set()
 
-    async def poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
+    async def poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> PollResult:
         """Take due positions; the result is empty if nothing became due within ``wait_ms``.
 
         Raises:
@@ -57,7 +57,7 @@ class SharedPolls:
         if self._queue.more_is_due:
             loop = asyncio.get_running_loop()
             until = loop.time() + wait_ms / 1_000
-            outcome: asyncio.Future[Taken | None] = loop.create_future()
+            outcome: asyncio.Future[PollResult | None] = loop.create_future()
             self._queue.put(WaitingPoll(max_messages, wait_ms > 0, terms, outcome))
             self._coalescer.begin()
             if (share := await self._share(outcome, terms)) is not None:
@@ -67,7 +67,7 @@ class SharedPolls:
         self._queue.answered(taken.messages)
         return taken
 
-    async def _share(self, outcome: "asyncio.Future[Taken | None]", terms: PollTerms) -> Taken | None:
+    async def _share(self, outcome: "asyncio.Future[PollResult | None]", terms: PollTerms) -> PollResult | None:
         try:
             return await outcome
         except asyncio.CancelledError:
@@ -91,7 +91,7 @@ class SharedPolls:
             for part in self._queue.distribute(polls, parts):
                 self._put_back(part, polls[0].terms)
 
-    def _put_back(self, taken: Taken, terms: PollTerms) -> None:
+    def _put_back(self, taken: PollResult, terms: PollTerms) -> None:
         """Make the positions of a poll that was given up due again, or keep them for the next hand-off."""
         if not len(taken.messages):
             return
@@ -102,7 +102,7 @@ class SharedPolls:
             self._returning.add(returning)
             returning.add_done_callback(self._returning.discard)
 
-    async def _return(self, taken: Taken) -> None:
+    async def _return(self, taken: PollResult) -> None:
         # If this fails, the positions return when the lease expires, as after a lost answer.
         with suppress(DelayedTrackerError):
             await self._give_back(taken)
@@ -115,4 +115,4 @@ def _fail(polls: _Polls, error: DelayedTrackerError) -> None:
 
 
 def _interrupted() -> SessionClosed:
-    return SessionClosed("the session ended while this poll was on its way; what it leased comes back in time")
+    return SessionClosed("the session ended while this poll was in flight; its positions return when the lease expires")

@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import Message
 
 from delayed_tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
-from delayed_tracker.client.model.channel import channel_options, method_path, nobody_answers, serialized
+from delayed_tracker.client.model.channel import channel_options, method_path, serialized, unreachable_error
 from delayed_tracker.client.model.exchange import Call, Exchange, performed
 from delayed_tracker.client.model.settings import ClientSettings
 from delayed_tracker.client.queues.overload import pause_before_retry_s
@@ -42,7 +42,7 @@ class Calls:
             ready.result(timeout=self.settings.connect_timeout_s)
         except grpc.FutureTimeoutError as error:
             ready.cancel()
-            raise nobody_answers(self.address, self.settings) from error
+            raise unreachable_error(self.address, self.settings) from error
 
     def perform(self, exchange: Exchange[Result]) -> Result:
         """Make the calls of an exchange, one after the other.

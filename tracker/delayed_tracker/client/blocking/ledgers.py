@@ -13,7 +13,7 @@ class LedgerClient:
     """Client that reads the ledgers of a topic and changes nothing. See ``DelayedTrackerClient.ledgers``.
 
     Topics are named ``persistent://tenant/namespace/name``, and each partition by its own name. Every method raises
-    TrackerCallError: NotFound if the topic does not exist, Unanswerable if the service has no ledgers or the topic is
+    TrackerCallError: NotFound if the topic does not exist, QueryNotSupported if the service has no ledgers or the topic is
     partitioned, DataLoss if an entry that must be read is missing or damaged, Unavailable while ledgers are being
     opened. Threads may share it.
     """
@@ -32,7 +32,7 @@ class LedgerClient:
         Returns: the entry's id; position -1:-1 if the message has expired and was deleted.
         Raises:
             NotFound: also if the index is above the topic's last.
-            Unanswerable: also if the entries have no index.
+            QueryNotSupported: also if the entries have no index.
         """
         return self._calls.perform(self._rules.get_message_id_by_index(topic, index, mode=mode))
 

@@ -13,15 +13,15 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from delayed_tracker.client.errors import InvalidArgument
-from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollTerms, Taken, WaitingPoll
+from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollResult, PollTerms, WaitingPoll
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
-Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], list[Taken]]
+Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], list[PollResult]]
 """Makes one call: most positions for each poll, longest wait in milliseconds, terms."""
-GiveBack: TypeAlias = Callable[[Taken], object]
+GiveBack: TypeAlias = Callable[[PollResult], object]
 """Ends a lease early."""
 
-_Polls: TypeAlias = "list[WaitingPoll[Future[Taken | None]]]"
+_Polls: TypeAlias = "list[WaitingPoll[Future[PollResult | None]]]"
 
 
 class SharedPolls:
@@ -40,10 +40,10 @@ class SharedPolls:
         self._give_back = give_back
         self._epoch = epoch
         self._lock = threading.Lock()
-        self._queue: PollQueue[Future[Taken | None]] = PollQueue(share_max=share_max)
+        self._queue: PollQueue[Future[PollResult | None]] = PollQueue(share_max=share_max)
         self._callers = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="delayed-tracker-polls")
 
-    def poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> Taken:
+    def poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> PollResult:
         """Take due positions; the result is empty if nothing became due within ``wait_ms``.
 
         Raises:
@@ -51,7 +51,7 @@ class SharedPolls:
             SessionClosed: the client was closed before the answer arrived.
         """
         until = time.monotonic() + wait_ms / 1_000
-        outcome: Future[Taken | None] = Future()
+        outcome: Future[PollResult | None] = Future()
         with self._lock:
             if terms.is_hand_off and (kept := self._queue.kept(max_messages, epoch=self._epoch())) is not None:
                 return kept
@@ -68,7 +68,7 @@ class SharedPolls:
             self._queue.answered(taken.messages)
         return taken
 
-    def _share(self, outcome: "Future[Taken | None]", terms: PollTerms) -> Taken | None:
+    def _share(self, outcome: "Future[PollResult | None]", terms: PollTerms) -> PollResult | None:
         try:
             return outcome.result()
         except KeyboardInterrupt:
@@ -102,7 +102,7 @@ class SharedPolls:
             for part in rest:
                 self._put_back(part, polls[0].terms)
 
-    def _put_back(self, taken: Taken, terms: PollTerms) -> None:
+    def _put_back(self, taken: PollResult, terms: PollTerms) -> None:
         """Make the positions of a poll that was given up due again, or keep them for the next hand-off."""
         if not len(taken.messages):
             return

@@ -133,7 +133,7 @@ def require_address(address: str) -> str:
     return address
 
 
-def nobody_answers(address: str, settings: ClientSettings) -> Unavailable:
+def unreachable_error(address: str, settings: ClientSettings) -> Unavailable:
     """Return the error for a service that was not reached in time."""
     return Unavailable(
         f"no service answers at {address} within {settings.connect_timeout_s:g} s; "

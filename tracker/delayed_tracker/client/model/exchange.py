@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
-class Answered(Protocol[Answer_co]):
+class AnswerDecoder(Protocol[Answer_co]):
     """Reader of an answer's bytes: a message's class, or its ``ColumnFields``."""
 
     def FromString(self, encoded: bytes, /) -> Answer_co:  # noqa: N802  # the name in protobuf
@@ -31,7 +31,7 @@ class Call(NamedTuple):
     """Name of the method in the service, such as ``AddMessages``."""
     request: Message | bytes
     """Request, as a message or encoded."""
-    answer: Answered[object]
+    answer: AnswerDecoder[object]
     """Reader of the answer; always the same for one method."""
     timeout_s: float | None = None
     """Time limit of the call in seconds; None is ``call_timeout_s``."""
@@ -64,7 +64,7 @@ def performed(exchange: Exchange[Result], make: Callable[[Call], object]) -> Res
 
 
 def ask(
-    method: str, request: Message | bytes, answer: Answered[Result], *, timeout_s: float | None = None
+    method: str, request: Message | bytes, answer: AnswerDecoder[Result], *, timeout_s: float | None = None
 ) -> Exchange[Result]:
     """Make one call and return its answer; for ``yield from``."""
     response: Result = yield Call(method, request, answer, timeout_s)

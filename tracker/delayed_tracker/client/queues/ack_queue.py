@@ -35,7 +35,7 @@ AckOutcome: TypeAlias = AckAnswer | DelayedTrackerError
 """Result of one ack, or the error that ended it."""
 
 
-class Answerable(Protocol):
+class AckFuture(Protocol):
     """Receiver of the result of one ack: a future."""
 
     def done(self) -> bool:
@@ -51,7 +51,7 @@ class Answerable(Protocol):
         ...
 
 
-AnswerableT = TypeVar("AnswerableT", bound=Answerable)
+AnswerableT = TypeVar("AnswerableT", bound=AckFuture)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,5 +144,5 @@ def _between(offsets: Sequence[int], first: int, end: int) -> tuple[int, ...]:
 def interrupted() -> SessionClosed:
     """Return the error for an ack that waited, or was in flight, when the session ended."""
     return SessionClosed(
-        "the session ended while this ack was on its way; what was not acknowledged comes back in time"
+        "the session ended while this ack was in flight; unacknowledged positions return when the lease expires"
     )

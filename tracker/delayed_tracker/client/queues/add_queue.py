@@ -16,7 +16,7 @@ from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
 
-class Outcome(Protocol):
+class AddFuture(Protocol):
     """Receiver of the result of one add: a future."""
 
     def done(self) -> bool:
@@ -32,7 +32,7 @@ class Outcome(Protocol):
         ...
 
 
-WaitingOutcome = TypeVar("WaitingOutcome", bound=Outcome)
+WaitingOutcome = TypeVar("WaitingOutcome", bound=AddFuture)
 
 
 @dataclass(frozen=True, slots=True)

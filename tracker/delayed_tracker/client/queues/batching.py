@@ -11,7 +11,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from delayed_tracker.client.errors import BatchTooLarge
-from delayed_tracker.client.model.exchange import Answered, Exchange, ask
+from delayed_tracker.client.model.exchange import AnswerDecoder, Exchange, ask
 from delayed_tracker.wire.column_fields import ColumnFields
 from delayed_tracker.wire.columns import slice_packed
 
@@ -25,11 +25,11 @@ class Batches:
     def __init__(self, batch_max: int) -> None:
         self.batch_max = batch_max
 
-    def spread(
+    def send_in_batches(
         self,
         method: str,
         head: Head,
-        answer: Answered[Answer],
+        answer: AnswerDecoder[Answer],
         *,
         fields: ColumnFields[Head],
         columns: Sequence[bytes],

@@ -20,7 +20,7 @@ class RangeBatch:
     """Ranges of one call."""
 
     ranges: tuple[EntryRange, ...]
-    goes_on: bool
+    is_continuation: bool
     """True if the first range is the rest of the previous batch's last range."""
 
 
@@ -52,25 +52,25 @@ def range_batches(
     """Yield the ranges of each call, in order, within both limits; a range that is too long is cut."""
     batch: list[EntryRange] = []
     room = entries_max
-    goes_on = False
+    is_continuation = False
     for ledger_id, range_first, last in ranges:
         first = range_first
         while first <= last:
             if room == 0 or len(batch) == ranges_max:
-                yield RangeBatch(tuple(batch), goes_on)
-                batch, room, goes_on = [], entries_max, first > range_first
+                yield RangeBatch(tuple(batch), is_continuation)
+                batch, room, is_continuation = [], entries_max, first > range_first
             cut = min(last, first + room - 1)
             batch.append(EntryRange(ledger_id, first, cut))
             room -= cut - first + 1
             first = cut + 1
     if batch:
-        yield RangeBatch(tuple(batch), goes_on)
+        yield RangeBatch(tuple(batch), is_continuation)
 
 
-def put_together(found: list[EntryRange], more: Iterable[EntryRange], *, goes_on: bool) -> None:
+def put_together(found: list[EntryRange], more: Iterable[EntryRange], *, is_continuation: bool) -> None:
     """Append one call's answer to ``found``; a range that was cut between two calls becomes one range again."""
     rows = iter(more)
-    if goes_on and found:
+    if is_continuation and found:
         first = next(rows, None)
         if first is None:
             return

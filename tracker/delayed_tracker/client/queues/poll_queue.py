@@ -26,7 +26,7 @@ class PollTerms(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PollResult:
     """Positions that a poll took."""
 
     lease_id: int
@@ -36,7 +36,7 @@ class Taken:
     epoch: int
     """Epoch of the session at the time of the request."""
 
-    def part(self, first: int, end: int) -> "Taken":
+    def part(self, first: int, end: int) -> "PollResult":
         """Return some of the positions, by offset, under the same lease."""
         messages = self.messages
         if end - first == len(messages):
@@ -49,7 +49,7 @@ class Taken:
         )
         return replace(self, messages=messages)
 
-    def divided(self, shares: Sequence[int], leases: Sequence[tuple[int, int]] | None) -> "list[Taken]":
+    def divided(self, shares: Sequence[int], leases: Sequence[tuple[int, int]] | None) -> "list[PollResult]":
         """Divide an answer among the polls of its call.
 
         Args:
@@ -71,14 +71,14 @@ class Taken:
         return parts
 
 
-class PollOutcome(Protocol):
+class PollFuture(Protocol):
     """Receiver of one poll's share: a future."""
 
     def done(self) -> bool:
         """Return True if the share is set or no longer wanted."""
         ...
 
-    def set_result(self, taken: Taken | None, /) -> None:
+    def set_result(self, taken: PollResult | None, /) -> None:
         """Set the share; None: nothing is left to take now, so wait at the service."""
         ...
 
@@ -87,7 +87,7 @@ class PollOutcome(Protocol):
         ...
 
 
-OutcomeT = TypeVar("OutcomeT", bound=PollOutcome)
+OutcomeT = TypeVar("OutcomeT", bound=PollFuture)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +116,7 @@ class PollQueue(Generic[OutcomeT]):
         self._share_max = share_max
         self._waiting: deque[WaitingPoll[OutcomeT]] = deque()
         self._replay_is_known = False
-        self._kept: deque[Taken] = deque()
+        self._kept: deque[PollResult] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -164,7 +164,7 @@ class PollQueue(Generic[OutcomeT]):
         self._replay_is_known = messages.replay_required
         return is_news
 
-    def distribute(self, polls: Sequence[WaitingPoll[OutcomeT]], parts: Sequence[Taken]) -> list[Taken]:
+    def distribute(self, polls: Sequence[WaitingPoll[OutcomeT]], parts: Sequence[PollResult]) -> list[PollResult]:
         """Give each poll of a call its part.
 
         Returns: the parts of polls that were given up in the meantime.
@@ -180,11 +180,11 @@ class PollQueue(Generic[OutcomeT]):
                 poll.outcome.set_result(None)
         return rest
 
-    def keep(self, taken: Taken) -> None:
+    def keep(self, taken: PollResult) -> None:
         """Keep positions that were handed off to a poll that was given up: they cannot be given back."""
         self._kept.append(taken)
 
-    def kept(self, max_messages: int, *, epoch: int) -> Taken | None:
+    def kept(self, max_messages: int, *, epoch: int) -> PollResult | None:
         """Return kept positions for the next hand-off, or None. A clear ends an epoch, and drops its kept positions."""
         while self._kept:
             taken = self._kept.popleft()

@@ -10,17 +10,17 @@ class SessionEnd:
     """State of the end of a session: the program left its block, or closed or deleted the tracker."""
 
     def __init__(self) -> None:
-        self.has_come = False
+        self.has_begun = False
         self._has_failed = False
 
     @property
     def is_complete(self) -> bool:
         """True if the session has ended and nothing failed."""
-        return self.has_come and not self._has_failed
+        return self.has_begun and not self._has_failed
 
-    def require_ahead(self) -> None:
+    def require_active(self) -> None:
         """Refuse a call of a session that has ended; raises SessionClosed."""
-        if self.has_come:
+        if self.has_begun:
             raise refused()
 
     def require_incomplete(self) -> None:

@@ -23,7 +23,7 @@ from delayed_tracker.client.model.exchange import Exchange, ask
 from delayed_tracker.client.model.settings import ClientSettings
 from delayed_tracker.client.queues.ack_queue import AckOutcome, LeaseAck, divided
 from delayed_tracker.client.queues.add_stream import AddStream
-from delayed_tracker.client.queues.poll_queue import PollTerms, Taken
+from delayed_tracker.client.queues.poll_queue import PollResult, PollTerms
 from delayed_tracker.client.rules.view import ViewRules
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.v1 import tracker_pb2 as pb
@@ -51,7 +51,7 @@ class SessionRules(ViewRules):
 
     def add_packed(self, columns: tuple[bytes, bytes, bytes], count: int) -> Exchange[AddAnswer]:
         """Call AddMessages for ``count`` positions in packed columns, as often as they need."""
-        parts = yield from self._batches.spread(
+        parts = yield from self._batches.send_in_batches(
             "AddMessages",
             pb.AddMessagesRequest(tracker=self.tracker, epoch=self.epoch),
             pb.AddMessagesResponse,
@@ -70,7 +70,7 @@ class SessionRules(ViewRules):
         """Return the state of a new AddMessagesStream."""
         return AddStream(self.tracker, self.epoch, batch_max=self._batches.batch_max)
 
-    def poll(self, shares: Sequence[int], *, wait_ms: int, terms: PollTerms) -> Exchange[list[Taken]]:
+    def poll(self, shares: Sequence[int], *, wait_ms: int, terms: PollTerms) -> Exchange[list[PollResult]]:
         """Call PollScheduledMessages for one poll or several; a share is the most positions that a poll takes.
 
         Returns: the positions that each poll took, in their order.
@@ -89,7 +89,7 @@ class SessionRules(ViewRules):
         timeout_s = self.settings.call_timeout_s + wait_ms / 1_000
         answer = yield from ask("PollScheduledMessages", request, POLLED_COLUMNS, timeout_s=timeout_s)
         head = answer.head
-        taken = Taken(head.lease_id, head.lease_expires_at_ms, convert.due_messages(answer), epoch)
+        taken = PollResult(head.lease_id, head.lease_expires_at_ms, convert.due_messages(answer), epoch)
         leases = [(share.lease_id, share.message_count) for share in head.shares] if are_leased_apart else None
         return taken.divided(shares, leases)
 
@@ -156,7 +156,7 @@ class SessionRules(ViewRules):
     def _acked_alone(self, head: pb.AckMessagesRequest, ack: LeaseAck) -> Exchange[AckAnswer]:
         """Call AckMessages for one ack, as often as its positions need."""
         head.lease_id = ack.lease_id
-        parts = yield from self._batches.spread(
+        parts = yield from self._batches.send_in_batches(
             "AckMessages", head, pb.AckMessagesResponse, fields=ACK_COLUMNS, columns=ack.packed(), total=ack.count
         )
         return AckAnswer(
@@ -172,7 +172,7 @@ class SessionRules(ViewRules):
         ledgers, entries = pack_positions(ledger_ids, entry_ids)
         if deliver_at_ms is not None:
             pack("deliver_at_ms", [deliver_at_ms])
-        parts = yield from self._batches.spread(
+        parts = yield from self._batches.send_in_batches(
             "NackMessages",
             pb.NackMessagesRequest(
                 tracker=self.tracker, epoch=self.epoch, lease_id=_lease(lease_id), deliver_at_ms=deliver_at_ms
@@ -188,7 +188,7 @@ class SessionRules(ViewRules):
             unknown_offsets=all_offsets(parts, "unknown_offsets"),
         )
 
-    def give_back(self, taken: Taken) -> Exchange[NackAnswer]:
+    def give_back(self, taken: PollResult) -> Exchange[NackAnswer]:
         """Call NackMessages for all positions of a poll: they are due again at once."""
         messages = taken.messages
         return self.nack(taken.lease_id, messages.ledger_ids, messages.entry_ids, deliver_at_ms=None)
@@ -206,7 +206,7 @@ class SessionRules(ViewRules):
             total = len(given)
             if total == 0:
                 raise InvalidInput("ledger_ids", "none", "give some, or leave out both columns for all of the lease")
-        parts = yield from self._batches.spread(
+        parts = yield from self._batches.send_in_batches(
             "ExtendLease",
             pb.ExtendLeaseRequest(tracker=self.tracker, epoch=self.epoch, lease_id=_lease(lease_id), lease_ms=lease_ms),
             pb.ExtendLeaseResponse,
@@ -224,7 +224,7 @@ class SessionRules(ViewRules):
     def cancel(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[CancelAnswer]:
         """Call CancelMessages, as often as the columns need."""
         ledgers, entries = pack_positions(ledger_ids, entry_ids)
-        parts = yield from self._batches.spread(
+        parts = yield from self._batches.send_in_batches(
             "CancelMessages",
             pb.CancelMessagesRequest(tracker=self.tracker, epoch=self.epoch),
             pb.CancelMessagesResponse,

@@ -34,7 +34,7 @@ class ViewRules:
     def contains(self, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[list[bool]]:
         """Call ContainsMessages; return one value for each position."""
         ledgers, entries = pack_positions(ledger_ids, entry_ids)
-        parts = yield from self._batches.spread(
+        parts = yield from self._batches.send_in_batches(
             "ContainsMessages",
             pb.ContainsMessagesRequest(tracker=self.tracker),
             pb.ContainsMessagesResponse,
@@ -57,7 +57,7 @@ class ViewRules:
                 request.ranges.add(ledger_id=ledger_id, first_entry_id=first, last_entry_id=last)
             answer = yield from ask("FilterEntries", request, pb.FilterEntriesResponse)
             found = (EntryRange(row.ledger_id, row.first_entry_id, row.last_entry_id) for row in answer.ranges)
-            put_together(untracked, found, goes_on=batch.goes_on)
+            put_together(untracked, found, is_continuation=batch.is_continuation)
         return tuple(untracked)
 
     def next_delivery_time(self) -> Exchange[NextDelivery]:

@@ -216,7 +216,7 @@ class LeaseTable:
             held |= lease.bits.contains(positions)
         return held
 
-    def sort_out(self, lease_id: int, positions: PositionColumns) -> tuple[BoolArray, BoolArray, BoolArray]:
+    def classify(self, lease_id: int, positions: PositionColumns) -> tuple[BoolArray, BoolArray, BoolArray]:
         """Return masks: held by this lease, by another, by none. A repeat of a held position is in none of them.
 
         Raises: InvalidInput for a lease id never given out.

@@ -253,7 +253,7 @@ class BucketLifecycle:
         if no tracker waits, else O(runs + loads).
         """
         state = self._state
-        if not self.load_share.is_room_missing:
+        if not self.load_share.has_waiting_trackers:
             return False
         if state.drained:
             return True

@@ -73,7 +73,7 @@ class LoadShare:
         """Rows that the tracker holds in memory or has requested."""
 
     @property
-    def is_room_missing(self) -> bool:
+    def has_waiting_trackers(self) -> bool:
         """True if any tracker waits for room. O(1)."""
         return bool(self._budget.line)
 

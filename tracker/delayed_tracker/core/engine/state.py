@@ -243,7 +243,7 @@ class TrackerState:
             memory.open_run = self.heap.new_run(bucket.key)
         self.heap.append(memory.open_run, indexes, min_deliver_at_ms)
 
-    def give_back(self, indexes: IndexColumns) -> None:
+    def requeue(self, indexes: IndexColumns) -> None:
         """Make rows whose lease has ended deliverable again, in their bucket and with their deadline."""
         returned: dict[int, list[IndexColumns]] = {}
         for bucket, rows in self.members.locate(indexes.positions):

@@ -194,7 +194,7 @@ def log_pieces(
                 truncated_at = position
                 break
             rest = "the rest is not read" if found is None else f"reading goes on at byte {found}"
-            damage.append(LogDamage(position, None, None, f"a record of {size} bytes cannot be; {rest}"))
+            damage.append(LogDamage(position, None, None, f"a record cannot have {size} bytes; {rest}"))
             if found is None:
                 break
             position = found

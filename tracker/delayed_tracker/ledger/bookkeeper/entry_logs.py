@@ -121,7 +121,7 @@ class EntryLogs:
                 return int(self.records.last_add_confirmed[row])
         return -1
 
-    def last_without_gap(self, ledger_id: int, after: int) -> int:
+    def last_contiguous_entry(self, ledger_id: int, after: int) -> int:
         """Return the last of the entries after + 1, after + 2, ... that all have a record; ``after`` if none has."""
         present = np.unique(self.records.entry_id[self._rows(ledger_id)])
         beyond = present[present > after]

@@ -128,7 +128,7 @@ class LogInventory:
                         break
         return highest
 
-    def last_without_gap(self, ledger_id: int, after: int) -> int:
+    def last_contiguous_entry(self, ledger_id: int, after: int) -> int:
         """Return the last of the entries after + 1, after + 2, ... that all have a record; ``after`` if none has."""
         present = BitMap.union(BitMap(), *(piece.entries[ledger_id] for piece in self.holders(ledger_id)))
         if not present or present.max() <= after:

@@ -44,7 +44,7 @@ class AppendFailed(LedgerError):
     reason = "APPEND_FAILED"
 
     def __init__(self, topic: str, error: OSError, *, stored: PositionColumns, durable: Position | None) -> None:
-        where = f"nothing behind {durable} is stored" if durable is not None else "nothing is stored"
+        where = f"nothing after {durable} is stored" if durable is not None else "nothing is stored"
         super().__init__(f"{topic} did not take all entries: {error}; {where}; make room and append them again")
         self.stored = stored
         """Positions of the first entries of the call, as far as they are stored; empty for a flush."""

@@ -235,7 +235,7 @@ def _copy_properties(log: TopicLog, writer: TopicWriter) -> None:
 
 
 @runtime_checkable
-class UndigestedLedger(Protocol):
+class LedgerWithoutDigests(Protocol):
     """Ledger whose entries may differ from what was written.
 
     Storage without digests reveals a wrong byte only in the producer's CRC32C. A bookie and a local ledger store a digest
@@ -257,7 +257,7 @@ def proven_entries(topic: TopicName, ledger: Ledger, read: LedgerEntries) -> Led
         read: entries read from the ledger.
     Cost: O(bytes) for ledgers without digests.
     """
-    if not topic.holds_messages or not isinstance(ledger, UndigestedLedger):
+    if not topic.holds_messages or not isinstance(ledger, LedgerWithoutDigests):
         return read
     columns = scan_entries(read.entries)
     bad = [

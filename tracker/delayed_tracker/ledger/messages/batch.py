@@ -45,7 +45,7 @@ def split_batch(metadata: MessageMetadata, payload: bytes) -> list[Slot]:
     position = 0
     while position < len(payload):
         if len(slots) == count:
-            raise PayloadInvalid(f"{len(payload) - position} bytes are left behind the last of {count} messages")
+            raise PayloadInvalid(f"{len(payload) - position} bytes remain after the last of {count} messages")
         slot, position = _slot(payload, position, len(slots))
         slots.append(slot)
     retained = list(metadata.compacted_batch_indexes)

@@ -34,7 +34,7 @@ NO_LEDGER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class BatchHoles:
+class PartialBatchAcks:
     """Batches that are acknowledged in part, one row per entry, ascending."""
 
     positions: PositionColumns
@@ -60,7 +60,7 @@ class CursorState:
     """All positions up to and including this one are acknowledged."""
     acked: PositionBitmap
     """Positions acknowledged one by one. May contain positions at or below the mark-delete position."""
-    batch_holes: BatchHoles
+    partial_batch_acks: PartialBatchAcks
     properties: Mapping[str, int]
     cursor_properties: Mapping[str, str]
     state_ledger_id: int | None
@@ -80,7 +80,7 @@ def nothing_acked() -> CursorState:
     return CursorState(
         mark_delete=BEFORE_ALL,
         acked=PositionBitmap(),
-        batch_holes=_batch_holes([])[0],
+        partial_batch_acks=_batch_holes([])[0],
         properties={},
         cursor_properties={},
         state_ledger_id=None,
@@ -110,7 +110,7 @@ def cursor_state(
         return CursorState(
             mark_delete=Position(state_entry.ledger_id, state_entry.entry_id),
             acked=acked,
-            batch_holes=holes,
+            partial_batch_acks=holes,
             properties={entry.name: entry.value for entry in state_entry.properties},
             cursor_properties=cursor_properties,
             state_ledger_id=info.cursors_ledger_id,
@@ -126,7 +126,7 @@ def cursor_state(
     return CursorState(
         mark_delete=mark_delete,
         acked=acked,
-        batch_holes=holes,
+        partial_batch_acks=holes,
         properties={entry.name: entry.value for entry in info.properties},
         cursor_properties=cursor_properties,
         state_ledger_id=None,
@@ -173,13 +173,13 @@ def _acked_words(by_ledger: Iterable[pb.LongListMap]) -> PositionBitmap:
     )
 
 
-def _batch_holes(stored: Iterable[pb.BatchedEntryDeletionIndexInfo]) -> tuple[BatchHoles, PositionColumns]:
+def _batch_holes(stored: Iterable[pb.BatchedEntryDeletionIndexInfo]) -> tuple[PartialBatchAcks, PositionColumns]:
     """Return the batches that have unacknowledged messages, and the positions of the batches that have none."""
     rows = sorted(stored, key=lambda row: (row.position.ledger_id, row.position.entry_id))
     open_rows = [row for row in rows if any(row.delete_set)]
     emptied = [row for row in rows if not any(row.delete_set)]
     words = np.array([word for row in open_rows for word in row.delete_set], np.int64).view(np.uint64)
-    holes = BatchHoles(
+    holes = PartialBatchAcks(
         positions=_positions(open_rows),
         word_end=np.cumsum([len(row.delete_set) for row in open_rows], dtype=np.int64),
         words=words,

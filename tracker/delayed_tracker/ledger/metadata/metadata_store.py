@@ -77,7 +77,7 @@ class ZooKeeperMetadata:
         except self._no_node:
             return None
         except self._failures as error:
-            raise OSError(f"{self.name} cannot be asked for {path}: {error}") from error
+            raise OSError(f"{path} cannot be read from {self.name}: {error}") from error
         return bytes(value or b"")
 
     def children(self, path: str) -> Sequence[str]:
@@ -100,7 +100,7 @@ def _kazoo(place: str) -> Any:
             import_module(module)
     except ModuleNotFoundError as error:
         raise InvalidInput(
-            "metadata", place, "install what asks ZooKeeper: pip install 'delayed-tracker[spark]', or give a dump"
+            "metadata", place, "install the ZooKeeper client: pip install 'delayed-tracker[spark]', or give a dump"
         ) from error
     return import_module("kazoo")
 

@@ -35,7 +35,7 @@ _KEPT_BYTES_MAX: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class FetchSizes:
     """Number of bytes to fetch at a time; more if one entry is larger."""
 
     first_bytes: int
@@ -45,8 +45,8 @@ class Pace:
     """True if the places of records are to be remembered."""
 
 
-READ: Final = Pace(1 << 16, 4 << 20, remembers=True)
-SCAN: Final = Pace(8 << 20, 8 << 20, remembers=False)
+READ: Final = FetchSizes(1 << 16, 4 << 20, remembers=True)
+SCAN: Final = FetchSizes(8 << 20, 8 << 20, remembers=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +116,11 @@ class BlobLedger:
             return None
         return self._name(self.blocks[number]), int(known[row])
 
-    def _entries(self, first: int, last: int, pace: Pace) -> Iterator[LedgerEntries]:
+    def _entries(self, first: int, last: int, pace: FetchSizes) -> Iterator[LedgerEntries]:
         found = self._walk(first, last, pace)
         return ledger_entries(self.ledger_id, found, first, last, file=self._name(self.blocks[0]))
 
-    def _walk(self, first: int, last: int, pace: Pace) -> Iterator[EntryRows | Damage]:
+    def _walk(self, first: int, last: int, pace: FetchSizes) -> Iterator[EntryRows | Damage]:
         if last < first:
             return
         for number in range(block_of(self.blocks, first), block_of(self.blocks, last) + 1):
@@ -128,7 +128,7 @@ class BlobLedger:
             for found in self.walk_block(number, first, min(end, last), pace):
                 yield found.within(first, last) if isinstance(found, EntryRows) else found
 
-    def walk_block(self, number: int, first: int, last: int, pace: Pace = SCAN) -> Iterator[EntryRows | Damage]:
+    def walk_block(self, number: int, first: int, last: int, pace: FetchSizes = SCAN) -> Iterator[EntryRows | Damage]:
         """Yield rows of one block, and its damage.
 
         Args:
@@ -181,7 +181,7 @@ class BlobLedger:
             return
         if entry_id <= last:
             reason = f"the block ends where entry {entry_id} should begin"
-            yield Damage(self._name(block), at, reason, DamageKind.BLANK)
+            yield Damage(self._name(block), at, reason, DamageKind.PADDING)
         elif last == self.last_entry_id:
             self._check_end(block, at)
             if self.end_damage is not None:
@@ -193,7 +193,7 @@ class BlobLedger:
             behind = self.store.fetch(block.key, at, min(at + _RECORD.size, block.end))
             if not _is_padding(behind):
                 reason = f"by the index entry {self.last_entry_id} is the last, but something follows it"
-                self.end_damage = Damage(self._name(block), at, reason, DamageKind.SURPLUS)
+                self.end_damage = Damage(self._name(block), at, reason, DamageKind.BEYOND_END)
             self._end_checked = True
 
     def _fetch(self, block: BlobBlock, start: int, end: int) -> bytes:
@@ -243,14 +243,14 @@ class BlobLedger:
         return _RECORD.size + int(_RECORD.unpack_from(octets)[0])
 
     def _broken(self, block: BlobBlock, at: int, entry_id: int, behind: bytes) -> Damage:
-        kind = DamageKind.WRONG
+        kind = DamageKind.CORRUPT
         if _is_padding(behind):
-            reason, kind = f"padding, or the block's end, where entry {entry_id} should begin", DamageKind.BLANK
+            reason, kind = f"padding, or the block's end, where entry {entry_id} should begin", DamageKind.PADDING
         elif len(behind) < _RECORD.size:
             reason = f"{len(behind)} bytes before the block's end that are neither an entry nor padding"
         else:
             size, found = _RECORD.unpack(behind)
-            reason = f"entry {entry_id} is not what it should be, or not followed by what should: {size} bytes of entry {found}"
+            reason = f"entry {entry_id}, or the record after it, is damaged: header of entry {found}, {size} bytes"
         return Damage(self._name(block), at, reason, kind)
 
     def _name(self, block: BlobBlock) -> str:

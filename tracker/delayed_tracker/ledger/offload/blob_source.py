@@ -26,7 +26,7 @@ _LEDGER_PART: Final = "-ledger-"
 _FORMAT_KEY: Final = "s3managedledgeroffloaderformatversion"
 _FORMAT_VERSION: Final = "1"
 _TOPIC_KEY: Final = "managedledgername"
-_SAY_WHOSE: Final = "give metadata=DUMP, which says whose it is, or move it out of the way"
+_SAY_WHOSE: Final = "give metadata=DUMP, which states the topic, or move the object elsewhere"
 _INTERRUPTED: Final = (
     "restore the index from a copy; or, if an offload was interrupted, give metadata=DUMP, which names the whole copies, or "
     "move it out of the way"
@@ -215,8 +215,10 @@ def _walked_end(ledger: BlobLedger) -> int:
     last, ledger.end_damage = ledger.blocks[-1].first_entry_id - 1, None
     for found in ledger.walk_block(len(ledger.blocks) - 1, 0, _NO_END):
         if isinstance(found, Damage):
-            hidden = replace(found, reason=f"{found.reason}; entries behind it may be hidden", kind=DamageKind.SURPLUS)
-            ledger.end_damage = hidden if found.kind is DamageKind.WRONG else ledger.end_damage
+            hidden = replace(
+                found, reason=f"{found.reason}; entries behind it may be hidden", kind=DamageKind.BEYOND_END
+            )
+            ledger.end_damage = hidden if found.kind is DamageKind.CORRUPT else ledger.end_damage
         elif len(found):
             last, ledger.end_damage = found.last, None
     return last

@@ -106,9 +106,7 @@ class BlobStore:
             answer = self._obstore.get(self._store, key)
             size = answer.meta["size"]
             if size > size_max:
-                raise LedgerFileInvalid(
-                    f"{self.name}/{key} has {size} bytes; an index of at most {size_max} is believed"
-                )
+                raise LedgerFileInvalid(f"{self.name}/{key} has {size} bytes; an index may have at most {size_max}")
             content = bytes(answer.bytes())
         except FileNotFoundError:
             return None

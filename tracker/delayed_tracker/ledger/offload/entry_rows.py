@@ -42,10 +42,10 @@ class EntryRows:
 class DamageKind(Enum):
     """Kinds of things that a walker finds instead of an entry."""
 
-    WRONG = "wrong"
-    BLANK = "blank"
+    CORRUPT = "wrong"
+    PADDING = "blank"
     """Padding, or the end of a block or file."""
-    SURPLUS = "surplus"
+    BEYOND_END = "surplus"
     """An entry behind the one that is the ledger's last according to the metadata."""
 
 
@@ -56,7 +56,7 @@ class Damage:
     file: str
     offset: int
     reason: str
-    kind: DamageKind = DamageKind.WRONG
+    kind: DamageKind = DamageKind.CORRUPT
 
 
 def ledger_entries(
@@ -78,7 +78,7 @@ def ledger_entries(
     damage: Damage | None = None
     for part in found:
         if isinstance(part, Damage):
-            if part.kind is DamageKind.SURPLUS:
+            if part.kind is DamageKind.BEYOND_END:
                 yield LedgerEntries(StoredEntries.of(ledger_id, [], []), (_of_ledger(ledger_id, part),))
             else:
                 damage = damage or part

@@ -115,14 +115,14 @@ class MapFileLedger:
                 yield part.within(first, last)
                 if last == self.last_entry_id:
                     reason = f"by the metadata that lies here entry {last} is the last, but {last + 1} follows it"
-                    yield Damage(self.file.name, self.header.end, reason, DamageKind.SURPLUS)
+                    yield Damage(self.file.name, self.header.end, reason, DamageKind.BEYOND_END)
             else:
                 yield part
 
     def _before(self, entry_id: int) -> tuple[int, int]:
         """Return a key at or before an entry, and its offset: the place where the search for the entry begins."""
         # Entries in the first records are found as quickly without the index.
-        if entry_id < MapFileIndex.EVERY:
+        if entry_id < MapFileIndex.KEY_INTERVAL:
             return _METADATA_KEY, self.header.end
         if self._index is None:
             self._index = open_index(self.file, self.header, self.last_entry_id)
@@ -187,6 +187,6 @@ def _checked(
     if isinstance(begin, Damage) and begin.offset == at:
         begin = replace(begin, reason=f"{begin.reason}; by the index entry {key} should")
     elif isinstance(begin, EntryRows) and begin.first > first:
-        yield Damage(file.name, at, f"entry {begin.first} lies where by the index entry {key} should")
+        yield Damage(file.name, at, f"entry {begin.first} found where the index expects entry {key}")
     yield begin
     yield from found

@@ -27,7 +27,7 @@ _SCAN_BYTES: Final = 4 << 20
 class MapFileIndex:
     """Some keys and their offsets, both ascending."""
 
-    EVERY: ClassVar[int] = 128
+    KEY_INTERVAL: ClassVar[int] = 128
     """Hadoop's default distance between keys."""
     keys: Int64Array
     offsets: Int64Array
@@ -88,7 +88,9 @@ def _made(data: LocalFile, header: SequenceHeader, last_key: int) -> MapFileInde
     else:
         records = SequenceRecords(data, header)
         places = list(
-            records.positions(header.end, _METADATA_KEY, last_key, every=MapFileIndex.EVERY, piece_bytes=_SCAN_BYTES)
+            records.positions(
+                header.end, _METADATA_KEY, last_key, every=MapFileIndex.KEY_INTERVAL, piece_bytes=_SCAN_BYTES
+            )
         )
     if not places or places[0][0] != _METADATA_KEY:
         places.insert(0, (_METADATA_KEY, header.end))

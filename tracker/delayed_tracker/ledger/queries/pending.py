@@ -131,7 +131,7 @@ def pending_indexes(
     reason = np.concatenate([np.empty(0, np.uint8), *_drop_reasons(delayed, markers, cursor)])
     rows = IndexColumns.concat([part.indexes for part in delayed])
     pending = rows.take(reason == 0)
-    partly_acked = PositionBitmap.of(cursor.batch_holes.positions).contains(pending.positions)
+    partly_acked = PositionBitmap.of(cursor.partial_batch_acks.positions).contains(pending.positions)
     return PendingReport(
         topic=str(topic),
         subscription=subscription,

@@ -19,7 +19,7 @@ class LedgerLogs(Protocol):
     def last_add_confirmed(self, ledger_id: int, digest: LedgerDigest) -> int:
         """Return the highest entry that a writer knew to be acknowledged; -1 if none. Ignores damaged records."""
 
-    def last_without_gap(self, ledger_id: int, after: int) -> int:
+    def last_contiguous_entry(self, ledger_id: int, after: int) -> int:
         """Return the last of the entries after + 1, after + 2, ... that all have a record; ``after`` if none has."""
 
     def read(self, ledger_id: int, first: int, last: int, digest: LedgerDigest) -> LedgerEntries:

@@ -98,7 +98,7 @@ class TopicReader:
             # A new ensemble starts only after everything before it was acknowledged.
             last = max(last, metadata.segments[-1][0] - 1)
         if self.open_ledgers is OpenLedgers.RECOVERED:
-            last = self.logs.last_without_gap(ledger_id, last)
+            last = self.logs.last_contiguous_entry(ledger_id, last)
         return LedgerSpan(ledger_id, last, end_known=False, state=state, digest=digest)
 
     def topic_spans(self, topic: TopicName) -> list[LedgerSpan]:

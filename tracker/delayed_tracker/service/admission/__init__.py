@@ -1,5 +1,5 @@
 """Bounds the resources of calls: bytes received, bytes answered, calls in flight.
 
 A call waits until there is room, or is refused with ``Overloaded``.
-Open ``calls.py`` first.
+Open ``call_admission.py`` first.
 """

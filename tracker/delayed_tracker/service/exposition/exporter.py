@@ -146,7 +146,7 @@ class ServiceMetrics:
             (catalogue.AGGREGATED_TOTAL, rows.aggregated_total),
             (catalogue.WAITING_POLLS, trackers.waiting_poll_count),
             (catalogue.OPEN_CALLS, trackers.calls.open_count),
-            (catalogue.OPEN_STREAMS, trackers.calls.receiving.stream_count),
+            (catalogue.OPEN_STREAMS, trackers.calls.requests.stream_count),
             (catalogue.RECOVERING, trackers.recovering_count),
             (catalogue.LONGEST_RECOVERY, measured.recoveries.longest_ms / 1_000),
             (catalogue.EARLY, measured.early_count),
@@ -177,7 +177,7 @@ class ServiceMetrics:
 
     def _in_flight(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
         calls = self._trackers.calls
-        requests, answers = calls.receiving.budget, calls.delivering.budget
+        requests, answers = calls.requests.budget, calls.answers.budget
         for family, of_requests, of_answers in (
             (catalogue.IN_FLIGHT, requests.held_bytes, answers.held_bytes),
             (catalogue.IN_FLIGHT_MAX, requests.bytes_max, answers.bytes_max),

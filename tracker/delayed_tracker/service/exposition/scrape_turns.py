@@ -13,7 +13,7 @@ _PAUSE_FACTOR: Final = 4
 """Scrapes take at most a fifth of the time; calls of dispatchers have the rest."""
 
 
-class Scraped(Protocol):
+class MetricsRenderer(Protocol):
     """Renderer of expositions: :class:`~delayed_tracker.service.exposition.exporter.ServiceMetrics`."""
 
     async def scrape(self, accept: str = "") -> tuple[bytes, str]:
@@ -24,7 +24,7 @@ class Scraped(Protocol):
 class ScrapeTurns:
     """Queue of renderings, one at a time. Used from one event loop."""
 
-    def __init__(self, metrics: Scraped) -> None:
+    def __init__(self, metrics: MetricsRenderer) -> None:
         self._metrics = metrics
         self._next: dict[str, asyncio.Task[tuple[bytes, str]]] = {}
         """The rendering that has not begun yet, by format."""

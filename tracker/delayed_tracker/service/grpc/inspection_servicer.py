@@ -143,7 +143,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         host = self._host(request)
         ranges = [EntryRange(asked.ledger_id, asked.first_entry_id, asked.last_entry_id) for asked in request.ranges]
         require_ranges(ranges)
-        parts = untracked(host.to_read(), ranges, answer_max=self._limits.batch_max)
+        parts = untracked(host.core_for_reading(), ranges, answer_max=self._limits.batch_max)
         return tracker_pb2.FilterEntriesResponse(
             ranges=[
                 tracker_pb2.EntryRange(ledger_id=ledger_id, first_entry_id=first, last_entry_id=last)

@@ -1,7 +1,7 @@
 """Serves the API over gRPC: request bytes in, one method of a servicer, answer bytes out. This is the process boundary.
 
-A request is read when there is room for it (``receiving.py``). An answer counts as in flight until the caller has taken
-it (``delivering.py``).
+A request is read when there is room for it (``request_admission.py``). An answer counts as in flight until the caller has taken
+it (``answer_admission.py``).
 
 Each method is wrapped once, when the server is made, so that a call does not repeat decisions that can be made then.
 Columns stay bytes (``delayed_tracker.wire.message_columns``), every error becomes its status (``status.py``), and calls
@@ -19,10 +19,10 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_status import rpc_status
 
-from delayed_tracker.client.model.exchange import Answered
+from delayed_tracker.client.model.exchange import AnswerDecoder
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.service.admission.calls import Calls
-from delayed_tracker.service.admission.delivering import LISTING_METHODS
+from delayed_tracker.service.admission.answer_admission import LISTING_METHODS
+from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
 from delayed_tracker.service.grpc.servicer import TrackerServicer
 from delayed_tracker.service.grpc.status import code_of, status_of
@@ -41,7 +41,7 @@ from delayed_tracker.wire.message_columns import (
 
 _TRACKER: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
 _LEDGER: Final = ledger_pb2.DESCRIPTOR.services_by_name["LedgerService"]
-_COLUMNED: Final[dict[str, Answered[object]]] = {
+_COLUMNED: Final[dict[str, AnswerDecoder[object]]] = {
     "AddMessages": ADD_COLUMNS,
     "AddMessagesStream": StreamedAdds,
     "AckMessages": ACK_COLUMNS,
@@ -60,7 +60,7 @@ Answering = Callable[["Context[Any, Any]"], Awaitable[Any]]
 RequestT = TypeVar("RequestT")
 
 
-def serve_tracker(servicer: TrackerServicer, server: grpc.aio.Server, calls: Calls) -> None:
+def serve_tracker(servicer: TrackerServicer, server: grpc.aio.Server, calls: CallAdmission) -> None:
     """Add every method of ``DelayedDeliveryTrackerService`` to a server that has not started.
 
     Args:
@@ -71,41 +71,41 @@ def serve_tracker(servicer: TrackerServicer, server: grpc.aio.Server, calls: Cal
     _serve(_TRACKER, servicer, server, calls)
 
 
-def serve_ledgers(servicer: LedgerServicer, server: grpc.aio.Server, calls: Calls) -> None:
+def serve_ledgers(servicer: LedgerServicer, server: grpc.aio.Server, calls: CallAdmission) -> None:
     """Add every method of ``LedgerService`` to a server that has not started; see :func:`serve_tracker`."""
     _serve(_LEDGER, servicer, server, calls)
 
 
-def _serve(service: ServiceDescriptor, servicer: object, server: grpc.aio.Server, calls: Calls) -> None:
+def _serve(service: ServiceDescriptor, servicer: object, server: grpc.aio.Server, calls: CallAdmission) -> None:
     handlers = {method.name: _handler(method, getattr(servicer, method.name), calls) for method in service.methods}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
 
 
-def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> "grpc.RpcMethodHandler[Any, Any]":
+def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: CallAdmission) -> "grpc.RpcMethodHandler[Any, Any]":
     name = method.name
-    receiving, delivering = calls.receiving, calls.delivering
+    admission, answers = calls.requests, calls.answers
     parsed = parser_of(name, _COLUMNED.get(name) or GetMessageClass(method.input_type))
 
     async def answer_request(context: "Context[Any, Any]") -> bytes:
-        with await receiving.budget.seat(name) as hold:
-            request = parsed(await receiving.request(hold, context))
+        with await admission.budget.seat(name) as hold:
+            request = parsed(await admission.request(hold, context))
             if isinstance(request, Columned):
-                await calls.loop_share.take(request.row_count)
+                await calls.iteration_budget.take(request.row_count)
             encoded = _encoded(await behaviour(request, context))
-            delivering.until_taken(name, encoded, context)
+            answers.hold_until_call_ends(name, encoded, context)
             return encoded
 
     async def list_with_room(context: "Context[Any, Any]") -> bytes:
-        with await receiving.budget.seat(name) as hold:
-            request = parsed(await receiving.request(hold, context))
-            with await delivering.budget.seat(name):
+        with await admission.budget.seat(name) as hold:
+            request = parsed(await admission.request(hold, context))
+            with await answers.budget.seat(name):
                 encoded = _encoded(await behaviour(request, context))
-                delivering.until_taken(name, encoded, context)
+                answers.hold_until_call_ends(name, encoded, context)
                 return encoded
 
     async def answer_stream(context: "Context[Any, Any]") -> Any:
         # Requests are parsed when the behaviour reads the next one, so `_answering` handles parse errors, too.
-        with receiving.stream(name, context, parsed) as requests:
+        with admission.stream(name, context, parsed) as requests:
             return await behaviour(requests, context)
 
     if method.client_streaming and method.server_streaming:
@@ -121,7 +121,7 @@ def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: Calls) -> "g
     return grpc.stream_unary_rpc_method_handler(_answering(method, answer, calls))
 
 
-def parser_of(method: str, request: Answered[RequestT]) -> Callable[[bytes], RequestT]:
+def parser_of(method: str, request: AnswerDecoder[RequestT]) -> Callable[[bytes], RequestT]:
     """Return a parser of a method's requests.
 
     Without it, gRPC would answer UNKNOWN to bytes that are no message, and log a traceback.
@@ -141,7 +141,7 @@ def _encoded(answer: Message | bytes) -> bytes:
     return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
 
-def _answering(method: MethodDescriptor, receive_and_answer: Answering, calls: Calls) -> Behaviour:
+def _answering(method: MethodDescriptor, receive_and_answer: Answering, calls: CallAdmission) -> Behaviour:
     """Wrap a method: count the call and answer every error with its status. Unexpected errors are logged here, once."""
     counts, spans = calls.counts, calls.spans
     service, name = method.containing_service.full_name, method.name

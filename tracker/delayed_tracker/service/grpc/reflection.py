@@ -13,7 +13,7 @@ from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from delayed_tracker.service.admission.calls import Calls
+from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.errors import ShuttingDown
 
 _V1_FILE: Final = "grpc/reflection/v1/reflection.proto"
@@ -24,7 +24,7 @@ class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc, name-
     do.
     """
 
-    def __init__(self, service_names: Iterable[str], calls: Calls) -> None:
+    def __init__(self, service_names: Iterable[str], calls: CallAdmission) -> None:
         super().__init__([*service_names, *reflection_names()])
         self._calls = calls
 

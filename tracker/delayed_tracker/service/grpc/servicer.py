@@ -92,7 +92,7 @@ class TrackerServicer(InspectionServicer):
         epoch, lease_ms, shares = require_epoch(request.epoch), self._lease_ms(request), _shares(request)
 
         def abandoned() -> bool:
-            self._registry.calls.delivering.require_room()  # a poll whose answer has no room must take no messages
+            self._registry.calls.answers.require_room()  # a poll whose answer has no room must take no messages
             return context.cancelled() or context.done()
 
         delivery = await host.poll(
@@ -208,7 +208,7 @@ class TrackerServicer(InspectionServicer):
         async for columned in self._registry.calls.requests_until_stopping(requests):
             first = first or columned.head
             request = _completed(columned.head, first)
-            await self._registry.calls.loop_share.take(columned.row_count)
+            await self._registry.calls.iteration_budget.take(columned.row_count)
             await self._until_room(request, columned.columns)
             answer = self._added(request, columned.columns)
             await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
@@ -236,7 +236,7 @@ class TrackerServicer(InspectionServicer):
                     indexes = to_indexes(columns, batch_max=self._limits.batch_max)
                 if host.has_room_for(epoch, indexes):
                     return
-            await host.unstored.turn()
+            await host.unstored.wait_for_room()
 
     async def ExtendLease(
         self, columned: Columned[tracker_pb2.ExtendLeaseRequest], _context: Context

@@ -13,9 +13,9 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_status import rpc_status
 
-from delayed_tracker.client.model.exchange import Answered
+from delayed_tracker.client.model.exchange import AnswerDecoder
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
-from delayed_tracker.service.admission.receiving import Context, Receiving
+from delayed_tracker.service.admission.request_admission import Context, RequestAdmission
 from delayed_tracker.service.grpc.methods import RequestT, parser_of
 from delayed_tracker.service.grpc.reflection import Reflection, reflection_names
 from delayed_tracker.service.grpc.status import status_of
@@ -28,25 +28,25 @@ _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 Behaviour = Callable[[Context], Awaitable[Any]]
 
 
-def serve_health(health: Health, server: grpc.aio.Server, receiving: Receiving) -> None:
+def serve_health(health: Health, server: grpc.aio.Server, admission: RequestAdmission) -> None:
     """Add ``grpc.health.v1`` to a server that has not started."""
     parsed_check = _parser_of("Check", health_pb2.HealthCheckRequest)
     parsed_list = _parser_of("List", health_pb2.HealthListRequest)
 
     async def check(context: Context) -> health_pb2.HealthCheckResponse:
-        with await receiving.budget.seat("Check") as hold:
-            request = parsed_check(await receiving.request(hold, context))
+        with await admission.budget.seat("Check") as hold:
+            request = parsed_check(await admission.request(hold, context))
             answer: health_pb2.HealthCheckResponse = await health.Check(request, context)
             return answer
 
     async def list_all(context: Context) -> health_pb2.HealthListResponse:
-        with await receiving.budget.seat("List") as hold:
-            request = parsed_list(await receiving.request(hold, context))
+        with await admission.budget.seat("List") as hold:
+            request = parsed_list(await admission.request(hold, context))
             answer: health_pb2.HealthListResponse = await health.List(request, context)
             return answer
 
     async def watch(context: Context) -> None:
-        with receiving.stream("Watch", context, parsed_check) as requests:
+        with admission.stream("Watch", context, parsed_check) as requests:
             async for request in requests:
                 await health.Watch(request, context)
                 return
@@ -59,13 +59,13 @@ def serve_health(health: Health, server: grpc.aio.Server, receiving: Receiving) 
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_HEALTH, handlers),))
 
 
-def serve_reflection(reflection: Reflection, server: grpc.aio.Server, receiving: Receiving) -> None:
+def serve_reflection(reflection: Reflection, server: grpc.aio.Server, admission: RequestAdmission) -> None:
     """Add reflection, under each of its names, to a server that has not started."""
     name = "ServerReflectionInfo"
     parsed = _parser_of(name, reflection_pb2.ServerReflectionRequest)
 
     async def reflect(context: Context) -> None:
-        with receiving.stream(name, context, parsed) as requests:
+        with admission.stream(name, context, parsed) as requests:
             async for answer in reflection.ServerReflectionInfo(requests, context):
                 await context.write(answer)
 
@@ -74,7 +74,7 @@ def serve_reflection(reflection: Reflection, server: grpc.aio.Server, receiving:
     server.add_generic_rpc_handlers(tuple(served))
 
 
-def _parser_of(method: str, request: Answered[RequestT]) -> Callable[[bytes], RequestT]:
+def _parser_of(method: str, request: AnswerDecoder[RequestT]) -> Callable[[bytes], RequestT]:
     parsed = parser_of(method, request)
 
     def small(encoded: bytes) -> RequestT:

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from delayed_tracker.service.clock import Clock, pause
-from delayed_tracker.service.telemetry.line_budget import LineBudget
+from delayed_tracker.service.telemetry.log_rate_limiter import LogRateLimiter
 
 REQUEST_HEAD_BYTES_MAX: Final = 16 * 1024
 """Longest request line with headers. A longer one is refused with 400."""
@@ -129,7 +129,7 @@ class HttpConnections:
         self.open: set[BoundedConnection] = set()
         self._listener = listener
         self._clock = clock
-        self._budget = LineBudget(
+        self._budget = LogRateLimiter(
             clock, lines_max=_LINES_MAX, left_out=lambda event, count: _log.warning(event, suppressed=count)
         )
 

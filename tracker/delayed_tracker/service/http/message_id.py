@@ -74,7 +74,7 @@ class OwnsEverything:
         return None
 
 
-class EverybodyMay:
+class AllowAll:
     """Authorization for a trusted network: every caller may read every topic."""
 
     async def refusal(self, topic: TopicName, headers: Mapping[str, str]) -> str | None:  # noqa: ARG002
@@ -87,7 +87,7 @@ class AdminHooks:
     """The policies for ownership and authorization, which an embedding process may replace."""
 
     ownership: TopicOwnership = field(default_factory=OwnsEverything)
-    authorization: TopicAuthorization = field(default_factory=EverybodyMay)
+    authorization: TopicAuthorization = field(default_factory=AllowAll)
 
 
 def message_id_routes(ledgers: LedgerAccess, hooks: AdminHooks) -> list[Route]:

@@ -31,13 +31,13 @@ _M_ARENA_MAX: Final = -8
 """Constant of glibc's ``malloc.h``."""
 
 
-class FreedMemory:
+class MemoryTrimmer:
     """Timer that checks every two seconds if the process is at rest after work. Used from the event loop.
 
     Args:
         clock: runs the checks.
         cpu_s: returns the processor time of this process so far, in seconds.
-        give_back: returns free pages to the operating system; runs in a thread. None for C libraries other than glibc:
+        requeue: returns free pages to the operating system; runs in a thread. None for C libraries other than glibc:
             there is nothing to do.
     """
 
@@ -46,11 +46,11 @@ class FreedMemory:
         *,
         clock: Clock | None = None,
         cpu_s: Callable[[], float] = lambda: sum(os.times()[:2]),
-        give_back: Callable[[], None] | None = None,
+        requeue: Callable[[], None] | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._cpu_s = cpu_s
-        self._give_back = give_back
+        self._give_back = requeue
         self._timer: Timer | None = None
         self._seen_s = self._given_back_s = 0.0
         self._looks = 0
@@ -96,10 +96,10 @@ def trim_of_this_process() -> Callable[[], None] | None:
     if trim is None:
         return None
 
-    def give_back() -> None:
+    def requeue() -> None:
         trim(0)
 
-    return give_back
+    return requeue
 
 
 def _c_library() -> ctypes.CDLL | None:

@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
-class KernelStart:
+class KernelLoader:
     """Loader of the kernels of this process. Started once and stopped once, from the event loop."""
 
     def __init__(self, kernels: Sequence[Kernel[..., Any]] = SERVICE_KERNELS, *, child: Sequence[str] = _CHILD) -> None:

@@ -53,7 +53,7 @@ async def explain(host: TrackerHost, access: StorageAccess, position: Position) 
     Raises:
         StorageUnavailable: try again.
     """
-    found = host.to_read().explain(position, host.now())
+    found = host.core_for_reading().explain(position, host.now())
     segment, damage = None, ""
     while found.place in _ON_DISK and found.bucket_id is not None:
         asked = found
@@ -62,16 +62,18 @@ async def explain(host: TrackerHost, access: StorageAccess, position: Position) 
         except (SnapshotNotFound, SnapshotCorrupt) as error:
             damage = error.message
             deliver_at_ms = None
-        found = host.to_read().explain(position, host.now())
+        found = host.core_for_reading().explain(position, host.now())
         if found != asked:
             segment, damage = None, ""
             continue  # the position moved while its segment was read
         if deliver_at_ms is not None:
-            available_at_ms = host.to_read().limits.due_from_ms(deliver_at_ms)
+            available_at_ms = host.core_for_reading().limits.due_from_ms(deliver_at_ms)
             found = replace(found, deliver_at_ms=deliver_at_ms, available_at_ms=available_at_ms)
         break
     now_ms = host.now_ms()
-    return Explained(found, segment, _sentence(found, host.to_read().mark_delete, now_ms, segment, damage), now_ms)
+    return Explained(
+        found, segment, _sentence(found, host.core_for_reading().mark_delete, now_ms, segment, damage), now_ms
+    )
 
 
 async def _on_disk(

@@ -62,7 +62,7 @@ class Histogram:
 
 async def delivery_histogram(host: TrackerHost, access: StorageAccess, bars: Bars) -> Histogram:
     """Return the histogram at one moment. Reads nothing from the storage."""
-    tracker = host.to_read()
+    tracker = host.core_for_reading()
     loaded, _ = tracker.loaded_between(0, None)
     return await access.offload(
         build_histogram, loaded.deliver_at_ms, tracker.unloaded(), len(tracker) - len(loaded), bars

@@ -61,7 +61,7 @@ async def peek(host: TrackerHost, access: StorageAccess, window: Window) -> Peek
         StorageUnavailable: try again.
     """
     for looks_left in reversed(range(_LOOKS_MAX)):
-        tracker = host.to_read()
+        tracker = host.core_for_reading()
         loaded, leased = tracker.loaded_between(window.from_ms, window.until_ms)
         nearest = slice(0, window.max_count + 1)
         held = loaded.take(leased)

@@ -128,7 +128,7 @@ class SnapshotVerification:
     def _tracked(self) -> dict[int, PositionBitmap]:
         """Return the tracked positions of each stored bucket; empty unless the tracker is open."""
         host = self._registry.loaded(self._key)
-        return host.to_read().remaining() if host is not None and host.state is HostState.READY else {}
+        return host.core_for_reading().remaining() if host is not None and host.state is HostState.READY else {}
 
     async def _verify(self, entry: CatalogueEntry, verdict: Verdict) -> None:
         reader = SegmentReader(self._access, entry.bucket_id, self._counters)

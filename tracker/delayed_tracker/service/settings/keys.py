@@ -54,11 +54,11 @@ class SettingKey:
     unit: str = ""
     minimum: int = 0
     maximum: int = INT64_MAX
-    also: tuple[int, str] | None = None
+    special_value: tuple[int, str] | None = None
     """A number outside the range that is also legal, and its meaning."""
     choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Accepted texts, each with the value that it stands for; empty if any text is accepted."""
-    not_built: str = ""
+    unsupported_reason: str = ""
     """Reason why only the default is accepted; empty if every value in range is accepted."""
     reloadable: bool = False
     """True if SIGHUP applies a changed value; False if it needs a restart."""
@@ -66,13 +66,13 @@ class SettingKey:
     @property
     def allowed(self) -> str:
         """The range in words, for documentation and errors."""
-        if self.not_built:
+        if self.unsupported_reason:
             shown = self.render(self.default)
             return f"only {shown or 'empty'}"
         if self.choices:
             return ", ".join(self.choices)
         if self.form is Form.NUMBER:
-            also = f", or {self.also[0]} ({self.also[1]})" if self.also else ""
+            also = f", or {self.special_value[0]} ({self.special_value[1]})" if self.special_value else ""
             return f"{self.minimum} to {self.maximum}{also}"
         return str(self.form.value)
 
@@ -102,16 +102,18 @@ class SettingKey:
         Raises:
             InvalidInput: with the key, the value and the allowed values.
         """
-        if self.not_built and value != self.default:
+        if self.unsupported_reason and value != self.default:
             shown = self.render(self.default)
             remedy = f"leave it {shown}" if shown else "leave it empty"
-            raise InvalidInput(self.key, value, f"{self.not_built}; {remedy}")
+            raise InvalidInput(self.key, value, f"{self.unsupported_reason}; {remedy}")
         if self.form is Form.SWITCH and not isinstance(value, bool):
             raise InvalidInput(self.key, value, "give true or false")
         if self.form is Form.NUMBER:
             if not isinstance(value, int) or isinstance(value, bool):
                 raise InvalidInput(self.key, value, f"give a whole number, {self.allowed}")
-            if not self.minimum <= value <= self.maximum and not (self.also and value == self.also[0]):
+            if not self.minimum <= value <= self.maximum and not (
+                self.special_value and value == self.special_value[0]
+            ):
                 raise InvalidInput(self.key, value, f"give {self.allowed}")
         if self.choices and value not in self.choices.values():
             raise InvalidInput(self.key, value, f"give one of {self.allowed}")
@@ -137,10 +139,10 @@ def setting(
     unit: str = "",
     minimum: int = 0,
     maximum: int = INT64_MAX,
-    also: tuple[int, str] | None = None,
+    special_value: tuple[int, str] | None = None,
     choices: Mapping[str, str] | None = None,
     address: bool = False,
-    not_built: str = "",
+    unsupported_reason: str = "",
     reloadable: bool = False,
 ) -> _Value:
     """Declare a dataclass field that is a configuration key. Its form follows from the type of ``default``."""
@@ -159,9 +161,9 @@ def setting(
         unit=unit,
         minimum=minimum,
         maximum=maximum,
-        also=also,
+        special_value=special_value,
         choices=choices or {},
-        not_built=not_built,
+        unsupported_reason=unsupported_reason,
         reloadable=reloadable,
     )
     field: _Value = dataclasses.field(default=default, metadata={_METADATA_KEY: declared})

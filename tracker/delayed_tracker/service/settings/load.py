@@ -29,7 +29,7 @@ from delayed_tracker.service.settings.keys import SettingKey, SettingValue
 from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
 from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, SETTING_KEYS, Settings
 
-CONSTANTS: Final[Mapping[str, int]] = {
+REMOVED_KEYS: Final[Mapping[str, int]] = {
     "grpcKeepaliveMillis": GRPC_KEEPALIVE_MS,
     "retryAfterMillis": ServiceLimits().retry_after_ms,
     "segmentLoadIndexesMax": TrackerLimits().load_indexes_max,
@@ -194,8 +194,8 @@ def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[Set
     if key in SETTING_KEYS:
         given[key] = source
         return
-    if key in CONSTANTS:
-        remedy = f"this key was removed, its value is now fixed at {CONSTANTS[key]}: remove it"
+    if key in REMOVED_KEYS:
+        remedy = f"this key was removed, its value is now fixed at {REMOVED_KEYS[key]}: remove it"
         problems.append(SettingProblem(source.origin, key, source.value, remedy, source.line))
         return
     nearest = _nearest(key)

@@ -24,7 +24,7 @@ class PulsarSettings(Section):
         "delayedDeliveryEnabled",
         Group.PULSAR,
         "Whether delayed messages are tracked.",
-        not_built="a service that tracks nothing has nothing to do: stop it instead",
+        unsupported_reason="a service that tracks nothing has nothing to do: stop it instead",
     )
     tracker_factory: str = setting(
         "bucket",
@@ -75,7 +75,7 @@ class PulsarSettings(Section):
         unit="indexes",
         minimum=1,
         maximum=_INT32_MAX,
-        also=(-1, "unlimited"),
+        special_value=(-1, "unlimited"),
     )
     buckets_max: int = setting(
         -1,
@@ -85,14 +85,14 @@ class PulsarSettings(Section):
         unit="buckets",
         minimum=1,
         maximum=_INT32_MAX,
-        also=(-1, "unlimited"),
+        special_value=(-1, "unlimited"),
     )
     shared_index: bool = setting(
         False,
         "delayedDeliverySharedIndexEnabled",
         Group.PULSAR,
         "Keep one index for all subscriptions of a topic.",
-        not_built="sharing an index across subscriptions is not built",
+        unsupported_reason="sharing an index across subscriptions is not built",
     )
     max_delay_ms: int = setting(
         0,

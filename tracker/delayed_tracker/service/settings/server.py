@@ -98,7 +98,7 @@ class ServerSettings(Section):
         unit="connections",
         minimum=1,
         maximum=1_000_000,
-        also=_DERIVED,
+        special_value=_DERIVED,
     )
     grpc_handshake_timeout_ms: int = setting(
         10_000,
@@ -129,7 +129,7 @@ class ServerSettings(Section):
         unit="connections",
         minimum=1,
         maximum=10_000,
-        also=_DERIVED,
+        special_value=_DERIVED,
     )
     http_client_timeout_ms: int = setting(
         10_000,

@@ -1,7 +1,7 @@
 """Performs the effects of one tracker, with bounded concurrency and retries, and reports every result exactly once.
 
 The order of steps inside an effect is the contract of ``delayed_tracker.core.engine.effects``: new object -> catalogue
--> report -> delete the old. Catalogue writes of one tracker hold ``catalogue_turn`` and make their report before they
+-> report -> delete the old. Catalogue writes of one tracker hold ``catalogue_lock`` and make their report before they
 release it. So after a barrier (clear) has been written, no older snapshot can stay in the catalogue unnoticed: its
 write either conflicts with the epoch, or is undone before the turn is released.
 
@@ -97,7 +97,7 @@ class EffectRunner:
         "_slots",
         "_storage",
         "_tasks",
-        "catalogue_turn",
+        "catalogue_lock",
         "writer",
     )
 
@@ -111,7 +111,7 @@ class EffectRunner:
         account: EffectAccount,
     ) -> None:
         self.writer = SnapshotWriter(key, access, results=results, counters=account.counters)
-        self.catalogue_turn = self.writer.turn
+        self.catalogue_lock = self.writer.catalogue_lock
         """Lock for every write to this tracker's catalogue, together with the steps that must follow it."""
         self._key = key
         self._access = access
@@ -137,7 +137,7 @@ class EffectRunner:
         return self._tasks.values()
 
     @property
-    def debris(self) -> frozenset[int]:
+    def stale_catalogue_ids(self) -> frozenset[int]:
         """Ids of buckets that the core does not have and the catalogue may still name."""
         return frozenset(bucket_id for bucket_id, entry in self.writer.undoing.items() if entry is None)
 
@@ -154,7 +154,7 @@ class EffectRunner:
         while self._tasks:
             await asyncio.wait(self._tasks)
         if self.writer.undoing:
-            async with self.catalogue_turn:
+            async with self.catalogue_lock:
                 with suppress(StorageError):  # Recovery copes with it: each of its snapshots is whole.
                     await self.writer.drop((), epoch=self._results.epoch)
 
@@ -245,7 +245,7 @@ class EffectRunner:
         entry = self.writer.entry(
             bucket_id, sealed.first, sealed.last, prepared.summary, seal_number=effect.seal_number
         )
-        async with self.catalogue_turn:
+        async with self.catalogue_lock:
             try:
                 await self.writer.publish((entry,), epoch=effect.epoch)
             except SnapshotConflict:
@@ -258,7 +258,7 @@ class EffectRunner:
             if known:
                 self._counters.snapshots_stored += 1
                 self._succeeded("create", begun_ms, bucket_id)
-                self._access.failures.over(self._key, STORE_FAILED)
+                self._access.failures.succeeded(self._key, STORE_FAILED)
             else:
                 await self.writer.undo((bucket_id,))
         return True
@@ -301,7 +301,7 @@ class EffectRunner:
             return False
         length = len(plan.metadata) + merge.segment_bytes
         summary = await self._access.offload(encode_summary, plan.bounds, plan.stored, length)
-        async with self.catalogue_turn:
+        async with self.catalogue_lock:
             try:
                 state = await self.writer.attempt(lambda: self._storage.list(*self._key))
             except StorageError as error:
@@ -326,7 +326,7 @@ class EffectRunner:
             if known:
                 self._counters.snapshots_merged += 1
                 self._succeeded("merge", begun_ms, bucket_id)
-                self._access.failures.over(self._key, MERGE_FAILED)
+                self._access.failures.succeeded(self._key, MERGE_FAILED)
             else:
                 await self.writer.undo((bucket_id,), sources)
         return True
@@ -344,7 +344,7 @@ class EffectRunner:
             settled = True
             self._counters.segment_loads += 1
             self._succeeded("load", begun_ms, effect.bucket_id)
-            self._access.failures.over(self._key, LOAD_FAILED)
+            self._access.failures.succeeded(self._key, LOAD_FAILED)
             self._note_forgotten(known=self._results.apply(SegmentsLoaded(effect.effect_id, indexes)))
         except (SnapshotNotFound, SnapshotCorrupt) as error:
             lost = error
@@ -371,7 +371,7 @@ class EffectRunner:
     async def _delete(self, effect: DeleteSnapshots, begun_ms: float) -> None:
         settled = False
         try:
-            async with self.catalogue_turn:
+            async with self.catalogue_lock:
                 await self.writer.drop(effect.bucket_ids, epoch=effect.epoch)
             # Try each bucket even if another fails, and skip those that are deleted already.
             for bucket_id in effect.bucket_ids:
@@ -384,7 +384,7 @@ class EffectRunner:
                 self._counters.snapshots_deleted += len(effect.bucket_ids)
                 if effect.bucket_ids:
                     self._succeeded("delete", begun_ms, effect.bucket_ids[0], count=len(effect.bucket_ids))
-                self._access.failures.over(self._key, DELETE_FAILED)
+                self._access.failures.succeeded(self._key, DELETE_FAILED)
                 self._note_forgotten(known=self._results.apply(SnapshotsDeleted(effect.effect_id)))
         except SnapshotConflict as error:
             self.writer.fenced(effect.epoch, error)

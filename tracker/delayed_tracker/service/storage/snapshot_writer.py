@@ -96,13 +96,13 @@ def checkpointed(entries: Sequence[CatalogueEntry], remaining: Mapping[int, Posi
 class SnapshotWriter(Publication):
     """Publication of an open tracker: with the retries, counters and log lines of the service."""
 
-    __slots__ = ("_access", "_counters", "_key", "_results", "finishing", "turn")
+    __slots__ = ("_access", "_counters", "_key", "_results", "catalogue_lock", "finishing")
 
     def __init__(
         self, key: TrackerKey, access: StorageAccess, *, results: EffectResults, counters: EffectCounters
     ) -> None:
         super().__init__(access.storage, key, writer=access.writer, claim=results)
-        self.turn = asyncio.Lock()
+        self.catalogue_lock = asyncio.Lock()
         """Lock for every write to this tracker's catalogue, together with the steps that must follow it."""
         self.finishing = False
         """True if no operation is retried from now on."""
@@ -151,13 +151,13 @@ class SnapshotWriter(Publication):
         )
 
     async def drop(self, bucket_ids: Sequence[int], *, epoch: int) -> None:
-        """Remove buckets from the catalogue; with none, record the epoch alone. The caller holds ``turn``."""
+        """Remove buckets from the catalogue; with none, record the epoch alone. The caller holds ``catalogue_lock``."""
         await self.replace(remove=bucket_ids, add=(), epoch=epoch)
 
     async def exchange(self, entries: Sequence[CatalogueEntry], epoch: int) -> Sequence[CatalogueEntry]:
         """Replace all buckets in the catalogue by these entries, in one step; return the entries replaced.
 
-        The caller holds ``turn``.
+        The caller holds ``catalogue_lock``.
 
         Raises:
             StorageError: nothing was replaced. The snapshots of the entries are deleted, or will be.
@@ -183,7 +183,7 @@ class SnapshotWriter(Publication):
         if not remaining and not gone:
             return
         try:
-            async with self.turn:
+            async with self.catalogue_lock:
                 known = await self._storage.list(*self._tracker)
                 checkpoint = await self._access.offload(checkpointed, known.entries, remaining)
                 self._counters.summaries_unreadable += len(checkpoint.unreadable)

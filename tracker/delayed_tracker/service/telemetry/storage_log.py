@@ -14,7 +14,7 @@ import structlog
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.errors import TrackerKey
-from delayed_tracker.service.telemetry.line_budget import LineBudget
+from delayed_tracker.service.telemetry.log_rate_limiter import LogRateLimiter
 
 STORE_FAILED: Final = "snapshot not stored, its positions stay in memory"
 LOAD_FAILED: Final = "segments not loaded"
@@ -53,7 +53,7 @@ class FailureLog:
         self._clock = clock
         self._retry_ms = retry_ms
         self._lasting: dict[TrackerKey, dict[str, _Failing]] = {}
-        self._budget = LineBudget(clock, lines_max=LINES_MAX, left_out=_left_out)
+        self._budget = LogRateLimiter(clock, lines_max=LINES_MAX, left_out=_left_out)
 
     def failed(
         self, key: TrackerKey, event: str, error: DelayedTrackerError, *, retried: bool = True, **fields: object
@@ -94,7 +94,7 @@ class FailureLog:
         )
         failing.suppressed = 0
 
-    def over(self, key: TrackerKey, event: str) -> None:
+    def succeeded(self, key: TrackerKey, event: str) -> None:
         """Record a success. If a failure was recorded before, log its end."""
         kinds = self._lasting.get(key)
         if kinds is None or (failing := kinds.pop(event, None)) is None:
@@ -127,7 +127,7 @@ class SlowStorage:
 
     def __init__(self, clock: Clock, *, slow_ms: int) -> None:
         self._slow_ms = slow_ms or float("inf")
-        self._budget = LineBudget(clock, lines_max=SLOW_LINES_MAX, left_out=_slow_left_out)
+        self._budget = LogRateLimiter(clock, lines_max=SLOW_LINES_MAX, left_out=_slow_left_out)
 
     def ended(self, operation: str, where: dict[str, str | int], *, took_ms: float, outcome: str) -> None:
         """Record the end of a call."""

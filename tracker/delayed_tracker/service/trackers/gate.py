@@ -33,7 +33,7 @@ from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.runner import EffectRunner
 from delayed_tracker.service.trackers.load_room import LoadRoom
-from delayed_tracker.service.trackers.polls import PollQueue, PollTally
+from delayed_tracker.service.trackers.polls import PollLimiter, PollQueue
 from delayed_tracker.service.trackers.timer_queue import TimerQueue
 from delayed_tracker.service.trackers.unstored import UnstoredBound
 
@@ -49,14 +49,14 @@ class HostState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedComponents:
     """Components that all trackers of one process share."""
 
     clock: Clock
     limits: ServiceLimits
     access: StorageAccess
     timers: TimerQueue
-    polls: PollTally
+    polls: PollLimiter
     unstored: UnstoredBound
     load_room: LoadRoom
     instruments: Instruments
@@ -88,7 +88,7 @@ class TrackerGate:
         "unstored",
     )
 
-    def __init__(self, key: TrackerKey, shared: Shared) -> None:
+    def __init__(self, key: TrackerKey, shared: SharedComponents) -> None:
         self.key = key
         self.state = HostState.RECOVERING
         self.owner = ""
@@ -259,22 +259,22 @@ class TrackerGate:
         self.run_effects(core)
         if self.state is not HostState.READY:
             return
-        if self.arm(core) or self.has_news(core):
-            self.polls.call_first()
+        if self.arm(core) or self.has_unreported_replay(core):
+            self.polls.notify_first()
 
     def run_effects(self, core: TrackerCore) -> None:
         """Pass the effects that the core has requested to the runner."""
         if effects := core.take_effects():
             self.runner.run(effects)
 
-    def has_news(self, core: TrackerCore) -> bool:
+    def has_unreported_replay(self, core: TrackerCore) -> bool:
         """Return True if a replay is required and no poll of this epoch has reported it.
 
         Lost positions may be due already.
         """
         return core.replay_required and self._replay_told_epoch != core.epoch
 
-    def note_news_told(self, core: TrackerCore) -> None:
+    def mark_replay_reported(self, core: TrackerCore) -> None:
         """Note that a poll reports the present news, if there is any."""
         if core.replay_required:
             self._replay_told_epoch = core.epoch
@@ -299,7 +299,7 @@ class TrackerGate:
 
     # -- waits for durable changes -----------------------------------------------------------------------------------
 
-    async def durable(self, epoch: int, deleting: frozenset[int]) -> None:
+    async def wait_until_durable(self, epoch: int, deleting: frozenset[int]) -> None:
         """Wait until the catalogue has this epoch and none of these buckets. Failed deletions are retried meanwhile."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         awaited = (epoch, deleting, future)

@@ -35,7 +35,7 @@ from delayed_tracker.service.errors import (
     TrackerKey,
 )
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight, storing_epochs
-from delayed_tracker.service.trackers.gate import HostState, Shared, TrackerGate
+from delayed_tracker.service.trackers.gate import HostState, SharedComponents, TrackerGate
 from delayed_tracker.service.trackers.unstored import UnstoredShare
 from delayed_tracker.storage.errors import SnapshotConflict
 from delayed_tracker.storage.protocol import CatalogueEntry
@@ -76,7 +76,7 @@ class TrackerHost:
 
     __slots__ = ("_gate", "_shared", "_unclaimed")
 
-    def __init__(self, key: TrackerKey, shared: Shared) -> None:
+    def __init__(self, key: TrackerKey, shared: SharedComponents) -> None:
         self._gate = TrackerGate(key, shared)
         self._shared = shared
         self._unclaimed = True
@@ -130,7 +130,7 @@ class TrackerHost:
 
     # -- opening and closing -----------------------------------------------------------------------------------------
 
-    def ready(self, core: TrackerCore) -> None:
+    def attach_core(self, core: TrackerCore) -> None:
         """Take over a recovered core. From here on, verbs are answered."""
         self._gate.open(core)
 
@@ -161,7 +161,7 @@ class TrackerHost:
         )
 
     async def _raise_epoch(self, owner: str) -> None:
-        async with self._gate.runner.catalogue_turn:
+        async with self._gate.runner.catalogue_lock:
             access = self._shared.access
             epoch = 0
             try:
@@ -209,7 +209,7 @@ class TrackerHost:
             Fenced, TrackerNotOpen, StorageError: nothing was changed.
         """
         writer = self._gate.runner.writer
-        async with self._gate.runner.catalogue_turn:
+        async with self._gate.runner.catalogue_lock:
             try:
                 core = self._gate.require_core(epoch)
             except ServiceError:
@@ -229,7 +229,7 @@ class TrackerHost:
                 replaced_count = core.adopt(plan, mark_delete=mark_delete, now=now)
                 self._gate.end_waits(lambda: PollEnded(self.key, "FENCED"))
                 stats, deleting = core.stats(), core.undeleted()
-        await self._gate.durable(stats.epoch, deleting)
+        await self._gate.wait_until_durable(stats.epoch, deleting)
         return Adopted(
             epoch=stats.epoch,
             mark_delete=stats.mark_delete,
@@ -279,7 +279,7 @@ class TrackerHost:
         runner = self._gate.runner
         await runner.finish()
         if (core := self._gate.sound_core) is not None:
-            gone = core.undeleted() | runner.debris
+            gone = core.undeleted() | runner.stale_catalogue_ids
             await runner.writer.record_consumed(core.remaining(), gone)
 
     def abandon(self) -> None:
@@ -291,7 +291,7 @@ class TrackerHost:
         runner, core = self._gate.runner, self._gate.core
         if core is None:
             return SnapshotsInFlight(sweeping=True)
-        return SnapshotsInFlight(storing_epochs(runner.in_flight()), core.undeleted() | runner.debris)
+        return SnapshotsInFlight(storing_epochs(runner.in_flight()), core.undeleted() | runner.stale_catalogue_ids)
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 
@@ -343,7 +343,7 @@ class TrackerHost:
             return Delivery(IndexColumns.empty())
         with self._gate.polls.join(wait_ms) as waiting:
             self._gate.arm(self._gate.require_core(epoch))
-            while await waiting.called():
+            while await waiting.notified():
                 delivery, answers = self._pop(epoch, max_count, lease_ms, abandoned)
                 if answers:
                     return delivery
@@ -378,8 +378,8 @@ class TrackerHost:
                     )
                 max_count = min(max_count, room)
             delivery = core.pop_due(max_count, now, lease_ms=lease_ms)
-            answers = len(delivery.indexes) > 0 or self._gate.has_news(core)
-            self._gate.note_news_told(core)
+            answers = len(delivery.indexes) > 0 or self._gate.has_unreported_replay(core)
+            self._gate.mark_replay_reported(core)
             # Not all that follows a step: a poll that took nothing must not cause its own next call.
             self._gate.run_effects(core)
             self._gate.arm(core)
@@ -430,15 +430,15 @@ class TrackerHost:
     def seal(self, epoch: int) -> int:
         """Seal the mutable bucket; return the number of positions in it."""
         with self._gate.step(epoch) as (core, now):
-            return core.seal_now(now)
+            return core.seal_mutable_bucket(now)
 
-    def seal_open(self) -> None:
+    def seal_open_buckets(self) -> None:
         """Seal the mutable bucket and the late positions at any size, because memory is full of them."""
         if self.state is HostState.READY and self._gate.sound_core is not None:
             with suppress(TrackerBroken), self._gate.step() as (core, now):
-                core.seal_open(now)
+                core.seal_open_buckets(now)
 
-    def to_read(self) -> TrackerCore:
+    def core_for_reading(self) -> TrackerCore:
         """Return the core for reading. The caller must use it before its next await.
 
         Raises:
@@ -485,7 +485,7 @@ class TrackerHost:
             self._gate.end_waits(lambda: PollEnded(self.key, "CLEARED"))
             cleared = Cleared(core.epoch, cleared_count)
             deleting = core.undeleted()
-        await self._gate.durable(cleared.epoch, deleting)
+        await self._gate.wait_until_durable(cleared.epoch, deleting)
         return cleared
 
     def stats(self) -> TrackerStats:

@@ -109,7 +109,7 @@ class SnapshotImport:
             # From here on, the import continues even if the caller goes away.
             terms = self._terms
             adopting = host.adopt(epoch, self._staged, plan, owner=terms.owner, mark_delete=terms.mark_delete)
-            adopted = await registry.alone(key, adopting)
+            adopted = await registry.run_exclusive(key, adopting)
             registry.events.imported(key, adopted)
             return adopted
         finally:
@@ -121,7 +121,7 @@ class SnapshotImport:
         """Return the tracker's host, at the expected epoch."""
         registry, key, expected = self._registry, self._key, self._terms.expected_epoch
         if expected is not None and registry.loaded(key) is None:
-            stored = await self._access.attempt(lambda: self._access.storage.list(*key), registry.own_counters)
+            stored = await self._access.attempt(lambda: self._access.storage.list(*key), registry.unloaded_counters)
             if stored.epoch != expected:
                 raise Fenced(key, given_epoch=expected, epoch=stored.epoch, owner="")
             if registry.loaded(key) is None:

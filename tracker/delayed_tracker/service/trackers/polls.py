@@ -26,7 +26,7 @@ class WaitingPoll:
         self._ended: ServiceError | None = None
         self._expired = False
 
-    async def called(self) -> bool:
+    async def notified(self) -> bool:
         """Wait to be called. Return True if the poll should try now, False if its waiting time is over.
 
         Raises:
@@ -46,7 +46,7 @@ class WaitingPoll:
         if not self._signal.done():
             self._signal.set_result(None)
 
-    def call(self) -> None:
+    def notify(self) -> None:
         """Let the poll try."""
         self._wake()
 
@@ -61,7 +61,7 @@ class WaitingPoll:
         self._wake()
 
 
-class PollTally:
+class PollLimiter:
     """Number of polls that wait in the whole service."""
 
     def __init__(self, limits: ServiceLimits) -> None:
@@ -87,7 +87,7 @@ class PollQueue:
 
     __slots__ = ("_clock", "_tally", "_waiting")
 
-    def __init__(self, clock: Clock, tally: PollTally) -> None:
+    def __init__(self, clock: Clock, tally: PollLimiter) -> None:
         self._clock = clock
         self._tally = tally
         # A list: an empty deque takes 600 bytes, and there are tens of thousands of idle trackers.
@@ -114,12 +114,12 @@ class PollQueue:
             self._waiting.remove(poll)
             self._tally.leave()
             # This poll may have been called without trying, or may have left positions for the next one.
-            self.call_first()
+            self.notify_first()
 
-    def call_first(self) -> None:
+    def notify_first(self) -> None:
         """Let the first poll in the queue try."""
         if self._waiting:
-            self._waiting[0].call()
+            self._waiting[0].notify()
 
     def end_all(self, error: Callable[[], ServiceError]) -> None:
         """End every wait, each with a new error."""

@@ -17,7 +17,7 @@ from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.core.values.limits import TrackerLimits
-from delayed_tracker.service.admission.calls import Calls
+from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import Overloaded, ShuttingDown, TrackerBroken, TrackerKey, TrackerNotOpen
@@ -29,10 +29,10 @@ from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
 from delayed_tracker.service.telemetry.storage_log import RECOVERY_FAILED
-from delayed_tracker.service.trackers.gate import HostState, Shared
+from delayed_tracker.service.trackers.gate import HostState, SharedComponents
 from delayed_tracker.service.trackers.host import Cleared, Opened, TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom
-from delayed_tracker.service.trackers.polls import PollTally
+from delayed_tracker.service.trackers.polls import PollLimiter
 from delayed_tracker.service.trackers.timer_queue import TimerQueue
 from delayed_tracker.service.trackers.tracker_events import TrackerEvents
 from delayed_tracker.service.trackers.unstored import UnstoredBound
@@ -74,9 +74,9 @@ class TrackerRegistry:
         self.limits = limits
         self.service_limits = service_limits or ServiceLimits()
         self.clock: Clock = clock or SystemClock()
-        self.calls = Calls(self.service_limits, self.clock)
+        self.calls = CallAdmission(self.service_limits, self.clock)
         self._workers = workers or worker_threads(self.service_limits.worker_threads)
-        self._polls = PollTally(self.service_limits)
+        self._polls = PollLimiter(self.service_limits)
         self.loads = LoadBudget(limits.loaded_indexes_max)
         """Budget of the snapshot rows that all trackers have in memory."""
         self.unstored = UnstoredBound(self.service_limits, limits.kind, self.hosts)
@@ -84,7 +84,7 @@ class TrackerRegistry:
         self.instruments = Instruments(self.clock)
         self.events = TrackerEvents(self.clock)
         self.rows = TrackerRows(self.service_limits.labelled_trackers_max, self.clock, self.instruments.operations)
-        self._shared = Shared(
+        self._shared = SharedComponents(
             clock=self.clock,
             limits=self.service_limits,
             access=StorageAccess(
@@ -113,7 +113,7 @@ class TrackerRegistry:
         self._background: set[asyncio.Task[None]] = set()
         self.imports: dict[TrackerKey, int | None] = {}
         """Imports in flight. The value is the epoch under which an import stores snapshots; None until it is known."""
-        self.own_counters = EffectCounters()
+        self.unloaded_counters = EffectCounters()
         """Counters of operations on trackers that are not loaded."""
 
     # -- state and counts ---------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class TrackerRegistry:
     @property
     def counters(self) -> EffectCounters:
         """Sums over all trackers since the start. O(trackers with their own metrics)."""
-        return EffectCounters.total([self.own_counters, self.rows.effects()])
+        return EffectCounters.total([self.unloaded_counters, self.rows.effects()])
 
     @property
     def access(self) -> StorageAccess:
@@ -204,7 +204,7 @@ class TrackerRegistry:
             ShuttingDown: no more calls are accepted.
         """
         self.require_serving()
-        stored = await self._shared.access.attempt(self.storage.trackers, self.own_counters)
+        stored = await self._shared.access.attempt(self.storage.trackers, self.unloaded_counters)
         keys = {TrackerKey(*names) for names in stored}
         return keys.union(key for key in self._hosts if self.loaded(key) is not None)
 
@@ -258,7 +258,7 @@ class TrackerRegistry:
         if host is not None and host.state is HostState.READY and host.is_unclaimed:
             self._close(host, "CLOSED")
 
-    async def alone(self, key: TrackerKey, work: Coroutine[None, None, Answer]) -> Answer:
+    async def run_exclusive(self, key: TrackerKey, work: Coroutine[None, None, Answer]) -> Answer:
         """Run ``work`` on a settled tracker and return its result.
 
         The tracker cannot be opened, cleared or deleted meanwhile. The work continues if the caller goes away.
@@ -297,8 +297,8 @@ class TrackerRegistry:
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
         with self.instruments.recoveries.measured(), self.events.recovering(host, recovery):
-            host.ready(await recovery.run(self.limits, mark_delete=mark_delete, now=host.now()))
-        self._shared.access.failures.over(host.key, RECOVERY_FAILED)
+            host.attach_core(await recovery.run(self.limits, mark_delete=mark_delete, now=host.now()))
+        self._shared.access.failures.succeeded(host.key, RECOVERY_FAILED)
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
         del self._recoveries[host.key]
@@ -369,8 +369,8 @@ class TrackerRegistry:
         await self._until_recovered(key)
         if (host := self._hosts.get(key)) is not None:
             return await host.clear(epoch, reset_to=reset_to)
-        recovery = TrackerRecovery(key, self._shared.access, self.own_counters)
-        return Cleared(*await self.alone(key, recovery.clear(epoch, reset_to=reset_to)))
+        recovery = TrackerRecovery(key, self._shared.access, self.unloaded_counters)
+        return Cleared(*await self.run_exclusive(key, recovery.clear(epoch, reset_to=reset_to)))
 
     async def delete(self, key: TrackerKey, epoch: int | None) -> Deleted:
         """Forget a tracker and everything it stored, loaded or not.
@@ -389,13 +389,13 @@ class TrackerRegistry:
         if (host := self._hosts.get(key)) is not None:
             if epoch is not None:
                 host.require_owner(epoch)
-            loaded_count = len(host.to_read())
+            loaded_count = len(host.core_for_reading())
             closing = self._close(host, "CLEARED")
-        deleted = await self.alone(key, self._delete(key, closing, epoch))
+        deleted = await self.run_exclusive(key, self._delete(key, closing, epoch))
         return deleted if closing is None else Deleted(existed=True, position_count=loaded_count)
 
     async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> Deleted:
-        recovery = TrackerRecovery(key, self._shared.access, self.own_counters)
+        recovery = TrackerRecovery(key, self._shared.access, self.unloaded_counters)
         if closing is None:
             return await recovery.delete(epoch)
         await asyncio.wait([closing])

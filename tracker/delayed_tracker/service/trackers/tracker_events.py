@@ -14,7 +14,7 @@ import structlog
 from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.errors import ShuttingDown, TrackerBroken, TrackerKey, shortened
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
-from delayed_tracker.service.telemetry.line_budget import LineBudget
+from delayed_tracker.service.telemetry.log_rate_limiter import LogRateLimiter
 from delayed_tracker.service.trackers.host import Adopted, Cleared, Opened, TrackerHost
 
 LINES_MAX: Final = 100
@@ -28,7 +28,7 @@ class TrackerEvents:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._budget = LineBudget(
+        self._budget = LogRateLimiter(
             clock, lines_max=LINES_MAX, left_out=lambda event, count: _log.info(event, suppressed=count)
         )
 

@@ -30,7 +30,7 @@ class Sealable(Protocol):
         """Its part of the bound."""
         ...
 
-    def seal_open(self) -> None:
+    def seal_open_buckets(self) -> None:
         """Seal the buckets that are still filling."""
         ...
 
@@ -105,15 +105,15 @@ class UnstoredBound:
         trackers = list(self._trackers())
         for tracker in trackers:
             if tracker.unstored in crowded:
-                tracker.seal_open()
+                tracker.seal_open_buckets()
         if not self._wants_seals:
             return
         for tracker in sorted(trackers, key=lambda one: one.unstored.filling_count, reverse=True):
             if not self._wants_seals or not tracker.unstored.filling_count:
                 return
-            tracker.seal_open()
+            tracker.seal_open_buckets()
 
-    async def turn(self, share: "UnstoredShare") -> None:
+    async def wait_for_room(self, share: "UnstoredShare") -> None:
         """Wait in line; see :meth:`UnstoredShare.turn`."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
@@ -200,13 +200,13 @@ class UnstoredShare:
             said = f"{self.unstored_count} indexes of subscription {key} are in no snapshot yet (trackerUnstoredIndexesMax)"
         return Overloaded(f"{said}, and nothing was applied", retry_after_ms=bound.limits.retry_after_ms)
 
-    async def turn(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait in line until there is room, or until the tracker was closed or has another epoch.
 
         After the return, the caller checks again and takes the room before its next await: other callers may come
         first.
         """
-        await self._bound.turn(self)
+        await self._bound.wait_for_room(self)
 
     def call_all(self) -> None:
         """Let every waiting stream try: the tracker was closed, or has another epoch."""

@@ -91,7 +91,7 @@ class ReadDeadlines:
             self._arm(loop)
 
 
-class Receiving:
+class RequestAdmission:
     """Reads the requests of all calls of one service."""
 
     def __init__(self, limits: ServiceLimits) -> None:
@@ -169,7 +169,9 @@ class Receiving:
 class RequestStream(Generic[RequestT]):
     """Requests of one stream. Each is held from its arrival until the next one is read or the block ends."""
 
-    def __init__(self, receiving: Receiving, method: str, context: Context, parse: Callable[[bytes], RequestT]) -> None:
+    def __init__(
+        self, receiving: RequestAdmission, method: str, context: Context, parse: Callable[[bytes], RequestT]
+    ) -> None:
         self._receiving = receiving
         self._method = method
         self._context = context

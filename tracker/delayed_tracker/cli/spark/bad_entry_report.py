@@ -45,7 +45,7 @@ def bad_entries(entries: DataFrame, count: int) -> BadEntries:
     )
 
 
-def say_bad(bad: BadEntries) -> None:
+def print_bad_entries(bad: BadEntries) -> None:
     """Print a few bad entries, and their number."""
     for error in bad.errors[:BAD_ENTRIES_SHOWN]:
         say(f"bad: {error}")

@@ -8,7 +8,7 @@ from delayed_tracker.service.clock import Clock
 MINUTE_MS: Final = 60_000
 
 
-class LineBudget:
+class LogRateLimiter:
     """Limit of the log lines of each event in a minute. Used from one event loop.
 
     Args:

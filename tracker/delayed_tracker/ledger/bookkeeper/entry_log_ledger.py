@@ -9,7 +9,7 @@ from delayed_tracker.ledger.topic.topic_reader import LedgerSpan
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedLedger:
+class EntryLogLedger:
     """A :class:`~delayed_tracker.ledger.topic.topic_log.Ledger` over the logs of one or more bookies."""
 
     span: LedgerSpan

@@ -1,4 +1,4 @@
-"""Calls in flight of one service: their limit, and the end of streams that would not end by themselves."""
+"""CallAdmission in flight of one service: their limit, and the end of streams that would not end by themselves."""
 
 import asyncio
 from collections import deque
@@ -6,8 +6,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from delayed_tracker.service.admission.delivering import Delivering
-from delayed_tracker.service.admission.receiving import Receiving
+from delayed_tracker.service.admission.answer_admission import AnswerAdmission
+from delayed_tracker.service.admission.request_admission import RequestAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.errors import Overloaded, ShuttingDown
 from delayed_tracker.service.instruments.call_counts import CallCounts
@@ -19,7 +19,7 @@ POSITIONS_MAX: Final = 20_000
 Request = TypeVar("Request")
 
 
-class LoopShare:
+class IterationBudget:
     """Admits requests in the order of their calls. For use within one event loop.
 
     It bounds the positions applied in one iteration of the event loop. Without it, all requests that have arrived would be
@@ -58,7 +58,7 @@ class LoopShare:
                 self._spend(position_count)
 
 
-class Calls:
+class CallAdmission:
     """Counter of calls, including waiting polls and open streams. It refuses calls above the limit."""
 
     def __init__(self, limits: ServiceLimits, clock: Clock | None = None) -> None:
@@ -66,9 +66,9 @@ class Calls:
         self.spans: Spans | None = None
         """Receiver of the traces of calls; must be set before calls are served."""
         self.counts = CallCounts(clock or SystemClock())
-        self.loop_share = LoopShare()
-        self.receiving = Receiving(limits)
-        self.delivering = Delivering(limits)
+        self.iteration_budget = IterationBudget()
+        self.requests = RequestAdmission(limits)
+        self.answers = AnswerAdmission(limits)
         self._limits = limits
         self._stopping = False
         self._waits: set[asyncio.Timeout] = set()

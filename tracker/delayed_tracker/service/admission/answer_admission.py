@@ -22,7 +22,7 @@ LISTING_METHODS: Final = frozenset(
 )
 
 
-class Delivering:
+class AnswerAdmission:
     """Counter of the answer bytes of all calls of one service."""
 
     def __init__(self, limits: ServiceLimits) -> None:
@@ -40,7 +40,7 @@ class Delivering:
         """Raise Overloaded if answers that callers have not taken fill the room."""
         self.budget.require_room()
 
-    def until_taken(self, method: str, encoded: bytes, context: Context) -> None:
+    def hold_until_call_ends(self, method: str, encoded: bytes, context: Context) -> None:
         """Count an answer until its call is over: gRPC has sent it all, or the caller has gone.
 
         Raises:
