@@ -1,4 +1,4 @@
-"""A backend of another distribution: files in a directory. ``shelf:PATH``; the example of snapshot_storage/README.md.
+"""A backend of another distribution: files in a directory. ``shelf:PATH``; the example of docs/storage-backends.md.
 
     PATH/lock               locked while the storage is open
     PATH/last_id            the highest bucket id ever given

@@ -134,7 +134,7 @@ class ShuttingDown(Retryable):
 
 
 class Overloaded(Retryable):
-    """A limit of the whole service is reached."""
+    """A limit of the service, or of one tracker, is reached; nothing was applied."""
 
     reason = "OVERLOADED"
 

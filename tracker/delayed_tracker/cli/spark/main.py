@@ -19,6 +19,7 @@ PROGRAM = Program(
         "verify": "delayed_tracker.cli.spark.verify:verify_command",
         "index": "delayed_tracker.cli.spark.index:index_command",
         "inspect": "delayed_tracker.cli.spark.inspection:inspect_command",
+        "py-files": "delayed_tracker.cli.spark.py_files:py_files_command",
         "script": "delayed_tracker.cli.spark.main:script",
     },
 )

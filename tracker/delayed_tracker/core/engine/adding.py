@@ -110,7 +110,10 @@ def put_if_above(state: TrackerState, indexes: IndexColumns, now_ms: int) -> boo
 
 
 def place(state: TrackerState, lifecycle: BucketLifecycle, indexes: IndexColumns) -> None:
-    """Put untracked, distinct rows into the open buckets, and seal these where the rules say so."""
+    """Put untracked, distinct rows into the open buckets, and seal these where the rules say so.
+
+    Rows at or below the sealed frontier go to the late bucket.
+    """
     while len(indexes):
         stop, late = _next_stop(state, indexes)
         here, late = indexes.take(slice(0, stop.row_count)), late[: stop.row_count]

@@ -1,4 +1,6 @@
-"""Placement of added rows: finds the row at which an add must stop to seal. Pure, shared with the rebuild.
+"""Placement of added rows: finds the row at which an add must stop to seal. Pure.
+
+The service uses :func:`first_stop`. The rebuild uses :func:`sealed_in_order`, the same rule for counts by ledger.
 
 A batch is placed as if row by row, so batch boundaries never change the result:
 

@@ -1,0 +1,51 @@
+"""The archive for ``--py-files`` has what executors import, though the packages have four roots."""
+
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import delayed_tracker
+
+IMPORTS = """
+import sys
+archive, *roots = sys.argv[1:]
+sys.path[:] = [archive, *(path for path in sys.path if path not in roots and path)]
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder).lower()]
+import delayed_tracker.spark.jobs.rebuild, delayed_tracker.spark.source.ledger_reader
+import delayed_tracker.cli.spark.main, delayed_tracker.storage.registry, delayed_tracker.snapshot.v1
+assert delayed_tracker.spark.jobs.rebuild.__file__.startswith(archive), delayed_tracker.spark.jobs.rebuild.__file__
+"""
+
+
+def test_the_archive_is_enough_to_import_the_job(command, tmp_path):
+    """A Python without the package imports all of it from the archive."""
+    archive = tmp_path / "delayed_tracker.zip"
+    ran = command("py-files", str(archive), "--json")
+    assert ran.status == 0, ran.err
+    # An editable install has only data files beside the libraries; those stay importable.
+    roots = {str(Path(path).parent) for path in delayed_tracker.__path__} - {sysconfig.get_path("purelib")}
+    result = subprocess.run(
+        [sys.executable, "-c", IMPORTS, str(archive), *sorted(roots)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    with zipfile.ZipFile(archive) as opened:
+        names = opened.namelist()
+    assert len(names) == len(set(names))
+    assert not [name for name in names if "__pycache__" in name]
+    assert ran.document["files"] == sum(not name.endswith("/") for name in names)
+
+
+def test_other_endings_and_places_are_refused(command, tmp_path):
+    """Spark would not add the file to the path; a directory that is not there is named."""
+    ran = command("py-files", str(tmp_path / "delayed_tracker.whl"))
+    assert ran.status == 2
+    assert "give a name that ends in .zip" in ran.err
+    ran = command("py-files", str(tmp_path / "nowhere" / "delayed_tracker.zip"))
+    assert ran.status == 2
+    assert "No such file or directory" in ran.err
