@@ -53,7 +53,7 @@ endif
 # Event loops in debug mode keep a stack for each task and timer, which doubles what tests of the service take.
 DEEP_PYTEST = HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o asyncio_debug=true --timeout=3600
 
-deep-property: $(READY)  ## the half of test-deep that tries the properties of the tracker on 20,000 examples each
+deep-property: $(READY)  ## the half of test-deep that tries the properties of the tracker on 7,000 examples each (DEEP_EXAMPLES)
 	$(DEEP_PYTEST) -p no:cacheprovider $(PYTEST_ARGS) tests/property
 
 deep-others: $(READY)  ## the other half of test-deep

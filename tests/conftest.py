@@ -19,7 +19,7 @@ from tests.repository.project_tree import ROOT
 # dev: quick, new examples each run.
 # ci: the same examples each run, so that a failure can be reproduced.
 # deep: `make test-deep`, many more examples. The tests of tests/property, where an example is the whole life of a
-# tracker, take 20,000 (tests/property/examples.py): at 15 to 35 ms each they are half of the deep run. Those of codecs,
+# tracker, take 7,000 (tests/property/examples.py): at 15 to 35 ms each they are half of the deep run. Those of codecs,
 # columns and readers have small inputs, whose shapes 2,000 examples exhaust; ten times as many would double that run.
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)

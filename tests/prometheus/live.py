@@ -120,7 +120,7 @@ async def eventually(
     condition: Callable[[], Awaitable[bool]],
     what: str,
     *,
-    within_s: float = 90,
+    within_s: float = 240,
     unless: Callable[[], object] = lambda: "",
 ) -> None:
     """Check until the condition holds; ``unless`` returns what is missing when time runs out."""

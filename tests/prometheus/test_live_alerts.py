@@ -202,10 +202,14 @@ async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path
             over.set()
         assert seen == wanted
 
-        async def none_fires() -> bool:
-            return not await watching.firing()
+        firing: set[tuple[str, str]] = set()
 
-        await eventually(none_fires, "all alerts clear")
+        async def none_fires() -> bool:
+            firing.clear()
+            firing.update(await watching.firing())
+            return not firing
+
+        await eventually(none_fires, "all alerts clear", unless=lambda: firing)
 
 
 def test_scaled_rules_have_a_sixtieth_of_the_times():

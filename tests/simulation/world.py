@@ -115,6 +115,8 @@ class World:
         self.count_effects()
         for host in self.registry.hosts():
             host._gate.state = HostState.CLOSED
+            # A dead process wakes nobody, but this event loop lives on.
+            host._gate._load_share.stop_waiting()
         # A cancelled task may begin another as it ends; with a clock that stands still that would wait forever.
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in tasks:
