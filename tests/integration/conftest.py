@@ -28,7 +28,7 @@ async def service(tmp_path: Path, storage_url: str, service_settings: dict[str, 
     try:
         yield running
     finally:
-        await running.ensure_gone()
+        await running.ensure_stopped()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ async def shared_service(tmp_path_factory: pytest.TempPathFactory, shared_settin
     try:
         yield running
     finally:
-        await running.ensure_gone()
+        await running.ensure_stopped()
 
 
 @pytest.fixture(params=Shell, ids=lambda shell: shell.value)

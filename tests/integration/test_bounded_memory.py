@@ -114,4 +114,4 @@ async def test_memory_does_not_grow_with_what_is_offered(tmp_path: Path, file_by
         if file_bytes == NO_LIMIT:
             assert sum(one.accepted for one in added) > 4 * UNSTORED_MAX
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()

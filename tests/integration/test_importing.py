@@ -79,7 +79,7 @@ async def test_a_kill_during_an_import_leaves_all_or_nothing(tmp_path, point, ar
                 await import_all(client)
         assert await service.process.wait() == -signal.SIGKILL
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()
     committed = await committed_snapshots(storage_url)
     exchanged = point.startswith("delete") or point == "replace.after"
     assert set().union(*committed.values()) == (NEW if exchanged else OLD)
@@ -97,7 +97,7 @@ async def test_a_kill_during_an_import_leaves_all_or_nothing(tmp_path, point, ar
             assert not report.orphan_bucket_ids
         assert await service.stop() == 0
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()
     assert set().union(*(await committed_snapshots(storage_url)).values()) == NEW
     assert not await orphans(storage_url)
 
@@ -124,7 +124,7 @@ async def test_an_importer_that_is_killed_leaves_nothing(tmp_path):
             assert (after.epoch, after.pending_count) == (before.epoch, before.pending_count)
         assert await service.stop() == 0
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()
     assert set().union(*(await committed_snapshots(storage_url)).values()) == OLD
     assert not await orphans(storage_url)
 

@@ -91,7 +91,7 @@ async def finish(
             await audit(dispatcher, session)
         assert await service.stop() == 0
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()
 
 
 @pytest.mark.parametrize("kills", [KILLS, pytest.param(KILLS_DEEP, marks=pytest.mark.deep)])
@@ -106,7 +106,7 @@ async def test_kills_at_random_moments(tmp_path: Path, kills: int):
         try:
             await work_until_killed(dispatcher, service, dispatcher.rng.uniform(0.1, 1.0))
         finally:
-            await service.ensure_gone()
+            await service.ensure_stopped()
         committed = await committed_snapshots(storage_url)
         assert set(dispatcher.snapshots_that_must_be_there()) <= set(committed)
         assert all(positions <= dispatcher.offered.keys() for positions in committed.values())
@@ -133,7 +133,7 @@ async def test_kills_while_buckets_are_merged_and_trimmed(tmp_path: Path, kills:
         try:
             await work_until_killed(dispatcher, service, dispatcher.rng.uniform(0.5, 1.5))
         finally:
-            await service.ensure_gone()
+            await service.ensure_stopped()
         assert not left & await orphans(storage_url), "the last start must have swept what an earlier kill left"
         left |= await orphans(storage_url)
         committed = await committed_snapshots(storage_url)
@@ -162,7 +162,7 @@ async def test_a_kill_at_each_named_point(tmp_path: Path, point: str, arrival: i
                 await dispatcher.work(session)
                 assert await service.process.wait() == -signal.SIGKILL
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()
     committed = await committed_snapshots(storage_url)
     assert set(dispatcher.snapshots_that_must_be_there()) <= set(committed)
     await finish(dispatcher, tmp_path, storage_url)

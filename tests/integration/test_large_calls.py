@@ -25,4 +25,4 @@ async def test_memory_follows_what_may_be_in_flight_and_not_what_is_sent(tmp_pat
             assert found.peak_bytes - found.before_bytes < GROWTH_BYTES_MAX, method
         await service.stop()
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()

@@ -64,7 +64,7 @@ async def test_sigterm_ends_waiting_polls_and_keeps_snapshots(service, tmp_path)
             assert session.opened.recovered_count == 60
             assert await session.contains([1, 2], [0, 0]) == [True, False]
     finally:
-        await again.ensure_gone()
+        await again.ensure_stopped()
 
 
 async def test_odd_names_are_kept_verbatim(service, tmp_path):
@@ -91,7 +91,7 @@ async def test_odd_names_are_kept_verbatim(service, tmp_path):
                 async with await client.open_tracker(topic, subscription + " ") as other:
                     assert other.opened.recovered_count == 0
     finally:
-        await again.ensure_gone()
+        await again.ensure_stopped()
 
 
 async def test_owners_are_fenced_and_closed_trackers_say_so(shared_service):

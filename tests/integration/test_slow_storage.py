@@ -33,4 +33,4 @@ async def test_adds_answer_while_another_tracker_waits_for_its_storage(tmp_path:
             with pytest.raises((asyncio.CancelledError, DelayedTrackerError)):
                 await opening
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()

@@ -168,7 +168,7 @@ async def test_a_service_that_goes_away_is_said_and_tried_again(service, tmp_pat
             terminal.process.send_signal(signal.SIGINT)
             assert await terminal.ended() == 0
         finally:
-            await again.ensure_gone()
+            await again.ensure_stopped()
 
 
 async def top_in_a_pipe(address: str, *options: str) -> tuple[int | None, str, str]:

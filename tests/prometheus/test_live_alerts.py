@@ -14,7 +14,7 @@ from tests.prometheus.binaries import find_program
 from tests.prometheus.live import Service, eventually, prometheus, scaled_rules, textfile_exporter
 from tests.prometheus.queries import RULES
 
-pytestmark = [pytest.mark.slow, pytest.mark.deep, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.deep, pytest.mark.timeout(900)]
 
 TOPIC, HOUR_MS = "persistent://lab/main/delayed", 3_600_000
 FULL = 1_000_000_000_000

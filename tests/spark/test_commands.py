@@ -359,7 +359,7 @@ async def test_a_running_service_imports_what_was_rebuilt(command, tmp_path):
             assert verified.document["trackers"][0]["missing_positions"] == [{"ledger_id": 2, "entry_id": 5}]
         assert await service.stop() == 0
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()
 
 
 async def test_trackers_that_are_not_open_are_named_and_the_others_compared(command, tmp_path):
@@ -395,7 +395,7 @@ async def test_trackers_that_are_not_open_are_named_and_the_others_compared(comm
             assert (ran.status, ran.document["equal"]) == (0, True)
         assert await service.stop() == 0
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()
 
 
 def test_of_two_jobs_on_one_tracker_one_wins(command, tmp_path):
@@ -444,4 +444,4 @@ async def test_a_job_that_was_overtaken_on_a_service_changes_nothing(tmp_path):
             assert (await client.open_tracker(TOPIC, SUBSCRIPTION)).epoch == epoch + 1
         assert await service.stop() == 0
     finally:
-        await service.ensure_gone()
+        await service.ensure_stopped()

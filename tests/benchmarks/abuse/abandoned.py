@@ -105,7 +105,7 @@ async def main(options: argparse.Namespace) -> None:
             found = await abandon(service, streams=options.streams)
             took_s = time.perf_counter() - begun
         finally:
-            await service.ensure_gone()
+            await service.ensure_stopped()
     print(
         f"{options.streams} streams, {found.written_count} messages in {took_s:.1f} s: longest health check"
         f" {found.longest_check_s * 1e3:.0f} ms, peak {found.peak_bytes / 1e6:.0f} MB,"

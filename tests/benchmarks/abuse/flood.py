@@ -156,7 +156,7 @@ async def main(options: argparse.Namespace) -> None:
                     service, method, calls=options.calls, message_bytes=int(options.megabytes * 1_000_000)
                 )
             finally:
-                await service.ensure_gone()
+                await service.ensure_stopped()
         print(
             f"{method.rsplit('/', 1)[1]:40}{found.before_bytes / 1e6:11.0f}{found.peak_bytes / 1e6:10.0f}{found.longest_check_s * 1e3:16.0f}"
             f"   {', '.join(f'{code} {count}' for code, count in found.codes.items())}",

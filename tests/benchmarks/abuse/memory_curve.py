@@ -98,7 +98,7 @@ async def curve(options: argparse.Namespace, settings: Mapping[str, str]) -> Non
                 )
             print(f"{sum(one.accepted for one in added):,} accepted in all; peak {meter.peak_bytes / 1e6:.0f} MB")
         finally:
-            await service.ensure_gone()
+            await service.ensure_stopped()
 
 
 def main() -> None:

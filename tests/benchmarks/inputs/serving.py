@@ -57,7 +57,7 @@ async def served(
             yield Served(process, client, data)
         await process.stop()
     finally:
-        await process.ensure_gone()
+        await process.ensure_stopped()
 
 
 async def at_a_time(in_flight: int, call: Callable[[T], Awaitable[None]], parts: Sequence[T]) -> None:
