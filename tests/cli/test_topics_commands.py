@@ -391,8 +391,8 @@ def test_a_path_that_a_space_has_cut_is_said_so(command, monkeypatch, tmp_path):
     ran = command("topics", "list")
     assert ran.status == 2
     assert ran.err.endswith(
-        "DELAYED_TRACKER_SOURCE: 'bookkeeper+file:/with space/x?metadata=y' is not valid; spaces divide sources, and "
-        "'space/x?metadata=y' is none: write %20 for a space that is part of a path\n"
+        "DELAYED_TRACKER_SOURCE: 'bookkeeper+file:/with space/x?metadata=y' is not valid; sources are separated by "
+        "spaces, and 'space/x?metadata=y' is not a source: write %20 for a space in a path\n"
     )
     shutil.copytree(BUNDLED_SAMPLE, tmp_path / "with space")
     place = f"{tmp_path}/with%20space"

@@ -216,7 +216,7 @@ def test_verify_ends_with_what_it_found(command, service: ScriptedService):
     ran = command("verify", *TRACKER)
     assert ran.status == 0
     assert "1 verified, 0 with problems" in ran.out
-    assert "to be swept: 9" in ran.out
+    assert "deleted at the next load: 9" in ran.out
     assert document(command("verify", *TRACKER, "--json"))["sound"] is True
     bad = pb.SnapshotVerdict(bucket_id=4, problems=["segment 1 is corrupt"])
     service.on("VerifySnapshots", pb.VerifySnapshotsResponse(snapshots=[sound, bad]))

@@ -7,7 +7,6 @@ import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ class Service:
     async def start(self) -> None:
         """Start it, at its former addresses if it was stopped."""
         if self._server is not None:
-            self._settings = replace(self._settings, http_listen_address=str(self.bound.http))
+            self._settings = self._settings.with_values({"httpListenAddress": str(self.bound.http)})
         self._server = TrackerServer(self._settings)
         self.bound = await self._server.start()
 

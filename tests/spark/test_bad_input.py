@@ -177,7 +177,7 @@ def test_a_damaged_copy_is_passed_over(tmp_path: Path):
 def test_a_damaged_index_that_may_be_anybodys(tmp_path: Path):
     """Without metadata the topic of a damaged index is unknown: it is listed without one, and the rest is read."""
     url = newer_index(tmp_path).partition("?")[0]
-    with pytest.raises(LedgerFileInvalid, match=r"ledger-4-index.*; give metadata=DUMP, which says whose it is"):
+    with pytest.raises(LedgerFileInvalid, match=r"ledger-4-index.*; give metadata=DUMP, which states the topic"):
         read_rows(url=url)
     rows, _ = read_rows(url=url, onError="skip")
     (bad,) = bad_rows(rows)

@@ -32,24 +32,24 @@ def cursor(mark_delete: Position, acked: IndexColumns) -> CursorState:
 
 @given(rows, limits, st.builds(Position, st.integers(1, 3), st.integers(-1, 9)))
 def test_equals_the_answers_of_a_core(indexes, limits, mark_delete):
-    """Fates equal the core's verdicts for due, distant and acknowledged indexes, with and without a tick."""
+    """Due, distant and acknowledged indexes are those of the core, with and without a tick."""
     committed = np.full(len(indexes), TransactionOutcome.COMMITTED, np.uint8)
-    outcome = Acceptance(limits, NOW_MS).outcomes(indexes, committed, cursor(mark_delete, IndexColumns.empty()))
+    decided = Acceptance(limits, NOW_MS).outcomes(indexes, committed, cursor(mark_delete, IndexColumns.empty()))
     core = TrackerCore(limits, epoch=1)
     core.advance_mark_delete(mark_delete, NOW)
-    outcome = core.add(indexes, NOW)
-    assert np.flatnonzero(outcome == IndexOutcome.DUE).tolist() == outcome.due.tolist()
-    assert np.flatnonzero(outcome == IndexOutcome.BEYOND_MAX_DELAY).tolist() == outcome.beyond_max_delay.tolist()
-    assert np.flatnonzero(outcome == IndexOutcome.ACKNOWLEDGED).tolist() == outcome.below_mark_delete.tolist()
-    assert int((outcome == IndexOutcome.ACCEPTED).sum()) == outcome.added_count
+    answer = core.add(indexes, NOW)
+    assert np.flatnonzero(decided == IndexOutcome.DUE).tolist() == answer.due.tolist()
+    assert np.flatnonzero(decided == IndexOutcome.BEYOND_MAX_DELAY).tolist() == answer.beyond_max_delay.tolist()
+    assert np.flatnonzero(decided == IndexOutcome.ACKNOWLEDGED).tolist() == answer.below_mark_delete.tolist()
+    assert int((decided == IndexOutcome.ACCEPTED).sum()) == answer.added_count
 
 
 def test_the_first_reason_counts():
     """An aborted message counts as aborted even if acknowledged; an acknowledged one does not count as due."""
     indexes = IndexColumns.of([(NOW_MS, 1, entry) for entry in range(5)])
     acked = indexes.take(np.array([True, True, True, False, False]))
-    outcome = np.array([2, 0, 1, 1, 0], np.uint8)  # aborted, open, committed, committed, open
-    outcome = Acceptance(TrackerLimits(), NOW_MS).outcomes(indexes, outcome, cursor(Position(1, -1), acked))
+    transaction = np.array([2, 0, 1, 1, 0], np.uint8)  # aborted, open, committed, committed, open
+    outcome = Acceptance(TrackerLimits(), NOW_MS).outcomes(indexes, transaction, cursor(Position(1, -1), acked))
     assert outcome.tolist() == [
         IndexOutcome.ABORTED,
         IndexOutcome.OPEN_TRANSACTION,
