@@ -105,7 +105,7 @@ def test_config_takes_a_broker_conf_and_lists_what_it_ignores(command, tmp_path)
     assert json.loads(ran.out)["delayedDeliveryTickTimeMillis"] == {"value": "500", "origin": f"{path}:2"}
     assert "2 unused keys ignored: advertisedAddress, numIOThreads" in " ".join(ran.err.split())
     path.write_text("advertisedAddress=lab\n")
-    assert "1 key of others ignored: advertisedAddress" in " ".join(
+    assert "1 unused key ignored: advertisedAddress" in " ".join(
         command("config", "--broker-conf", str(path)).err.split()
     )
 

@@ -65,8 +65,8 @@ async def test_an_ack_of_nothing_acknowledges_nothing(service):
     ("leases", "fields", "field", "words"),
     [
         ([whole(1, 2)], {"lease_id": 1}, "lease_id", "unset"),
-        ([some(1, 1)], {}, "leases", "2 in all"),
-        ([some(1, 3)], {}, "leases", "2 in all"),
+        ([some(1, 1)], {}, "leases", "position_count 2, the number of positions"),
+        ([some(1, 3)], {}, "leases", "position_count 2, the number of positions"),
         ([some(1, 1), (2, {"position_count": 1, "held_count": 2})], {}, "leases[1].held_count", "either"),
         ([some(1, 2), whole(99, 2)], {}, "lease_id", "99"),
         ([some(1, 2), whole(0, 2)], {}, "lease_id", "poll"),

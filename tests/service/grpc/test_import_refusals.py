@@ -37,11 +37,11 @@ def _set(path, value):
 
 
 WRONG_STREAMS = {
-    "nothing": (lambda _: [], "the stream ended where its header belongs"),
+    "nothing": (lambda _: [], "the stream ended before its header"),
     "no header": (_without(0), "send the header that belongs here"),
-    "no end": (lambda sent: sent[:-1], "the stream ended where its end belongs"),
-    "cut short": (lambda sent: sent[:2], "the stream ended where its entries belong"),
-    "a bucket is missing": (lambda sent: sent[:3], "the stream ended where its bucket belongs"),
+    "no end": (lambda sent: sent[:-1], "the stream ended before its end"),
+    "cut short": (lambda sent: sent[:2], "the stream ended before its entries"),
+    "a bucket is missing": (lambda sent: sent[:3], "the stream ended before its bucket"),
     "no description": (_without(1), "send the bucket that belongs here"),
     "an end too early": (lambda sent: [*sent[:3], sent[-1]], "send the bucket that belongs here"),
     "flipped metadata": (_flip(0), "entry 0 of bucket 0 fails its checksum"),

@@ -191,7 +191,7 @@ async def test_a_position_whose_load_hangs_is_explained(service, far):
     storage.before["get_bucket_snapshot_segments"] = failing()
     loading = await explained(service, 1, 0)
     assert (loading.place, loading.deliver_at_ms) == (pb.MESSAGE_PLACE_LOADING_SEGMENT, far)
-    assert "has come" in loading.explanation
+    assert "It is due" in loading.explanation
     gate.open()
 
 
