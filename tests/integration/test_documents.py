@@ -134,7 +134,7 @@ async def test_the_commands_run_in_the_order_of_the_documents(service, broker_co
         )  # fmt: skip
         assert status == 0, f"{command}\n{out}"
         if BROKER_CONF in arguments:
-            assert "2 keys of others ignored: advertisedAddress, brokerServicePort" in out
+            assert "2 unused keys ignored: advertisedAddress, brokerServicePort" in out
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if " serve " in command])
