@@ -22,7 +22,7 @@ class WrongOutput(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult:
+class Reading:
     """Result of one repeat."""
 
     wall_ns: int
@@ -59,7 +59,7 @@ class Stopwatch:
         cpu_ns = time.process_time_ns() - self._cpu_ns
         if self._is_remote:
             cpu_ns += self._server.cpu_ns - self._server_cpu_ns
-        self.reading = ReadResult(wall_ns, cpu_ns, max(0, self._server.peak_bytes - self._resident))
+        self.reading = Reading(wall_ns, cpu_ns, max(0, self._server.peak_bytes - self._resident))
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class Run:
         prepare: Callable[[], State],
         run: Callable[[State], object],
         verify: Callable[[State], bool],
-    ) -> list[ReadResult]:
+    ) -> list[Reading]:
         """Measure ``run`` on fresh state, repeatedly; wrong output ends the run with WrongOutput."""
         readings = []
         for counts in self.repeats(what):

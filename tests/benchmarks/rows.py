@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.benchmarks.goals import Peer, goal_of, peer_of
 from tests.benchmarks.inputs.shapes import Shape
-from tests.benchmarks.measure import ReadResult
+from tests.benchmarks.measure import Reading
 
 HEADER = (
     "| what | shape | indexes | ours: median (lowest to highest) | CPU | peak memory | peer | ratio | goal | |\n"
@@ -122,7 +122,7 @@ class Row:
         return f"{_number(self.median)} ({_number(min(self.samples))} to {_number(max(self.samples))})"
 
 
-def per_index(key: str, what: str, readings: Sequence[ReadResult], count: int, shape: Shape | None = None) -> Row:
+def per_index(key: str, what: str, readings: Sequence[Reading], count: int, shape: Shape | None = None) -> Row:
     """Return a row of wall time for each index."""
     return Row(
         key,
@@ -139,7 +139,7 @@ def per_index(key: str, what: str, readings: Sequence[ReadResult], count: int, s
 def per_second(
     key: str,
     what: str,
-    readings: Sequence[ReadResult],
+    readings: Sequence[Reading],
     count: int,
     shape: Shape | None = None,
     *,
@@ -158,11 +158,11 @@ def per_second(
     )
 
 
-def _cpu(readings: Sequence[ReadResult], count: int) -> float:
+def _cpu(readings: Sequence[Reading], count: int) -> float:
     return statistics.median(reading.cpu_ns / count for reading in readings)
 
 
-def _peak(readings: Sequence[ReadResult]) -> int:
+def _peak(readings: Sequence[Reading]) -> int:
     return max(reading.peak_bytes for reading in readings)
 
 

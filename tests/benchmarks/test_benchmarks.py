@@ -12,7 +12,7 @@ from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
 from tests.benchmarks.goals import Peer
 from tests.benchmarks.inputs.scale import QUICK
 from tests.benchmarks.inputs.shapes import Shape
-from tests.benchmarks.measure import ReadResult, Run, WrongOutput
+from tests.benchmarks.measure import Reading, Run, WrongOutput
 from tests.benchmarks.paths import bench_spark
 from tests.benchmarks.peers.java_peer import measure_java, medians
 from tests.benchmarks.peers.pulsar_parser import measure_pulsar_parser
@@ -91,7 +91,7 @@ def test_a_peer_of_this_run_takes_the_place_of_a_stated_one():
 
 def test_a_row_shows_median_and_spread():
     """A row shows the median and spread per index, with processor time and the highest peak."""
-    readings = [ReadResult(wall_ns, 2_000_000, peak) for wall_ns, peak in ((1_000, 0), (3_000, 5_000_000), (2_000, 1))]
+    readings = [Reading(wall_ns, 2_000_000, peak) for wall_ns, peak in ((1_000, 0), (3_000, 5_000_000), (2_000, 1))]
     text = per_index("drain", "something", readings, 1_000).markdown({})
     assert "| 1,000 | 2 (1 to 3) ns per index | 2,000 ns | 5.0 MB |" in text
 

@@ -1,4 +1,4 @@
-"""Adding: guarantees for a dispatcher, one sentence for each test (design 3.6)."""
+"""Adding: guarantees for a dispatcher, one sentence for each test."""
 
 import itertools
 import weakref

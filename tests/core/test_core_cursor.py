@@ -1,4 +1,4 @@
-"""Mark-delete, clear and epochs: guarantees for a dispatcher, one sentence for each test (design 3.6)."""
+"""Mark-delete, clear and epochs: guarantees for a dispatcher, one sentence for each test."""
 
 import pytest
 

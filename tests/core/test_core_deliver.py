@@ -1,4 +1,4 @@
-"""Polls and their effects: guarantees for a dispatcher, one sentence for each test (design 3.6)."""
+"""Polls and their effects: guarantees for a dispatcher, one sentence for each test."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Ack, nack and expiry: guarantees for a dispatcher, one sentence for each test (design 3.6)."""
+"""Ack, nack and expiry: guarantees for a dispatcher, one sentence for each test."""
 
 import pytest
 

@@ -17,7 +17,7 @@ from tests.benchmarks.rows import Row, per_index
 ABOUT = (
     "One bucket, as a worker thread seals and encodes it; then all its segments, decoded in one pass. Of decoding, over "
     "two thirds are the kernel; joining the segments and finding their ends takes 2 ns an index where they are 27 each. "
-    "ReadResult entries without a branch for each octet gained nothing; unsigned indexes took a third off the kernel."
+    "Reading entries without a branch for each octet gained nothing; unsigned indexes took a third off the kernel."
 )
 
 

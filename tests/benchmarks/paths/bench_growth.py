@@ -9,7 +9,7 @@ from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.values.columns import IndexColumns, index_columns
 from delayed_tracker.core.values.instant import Instant
 from tests.benchmarks.inputs.shapes import BATCH, NOW_MS, Shape, batches, buckets, default_limits
-from tests.benchmarks.measure import ReadResult, Run, Stopwatch, require
+from tests.benchmarks.measure import Reading, Run, Stopwatch, require
 from tests.benchmarks.rows import Row, Unit, per_index
 from tests.core.harness.shell import Shell
 
@@ -23,8 +23,8 @@ SPAN_MS = 60_000
 def rows(run: Run) -> Iterator[Row]:
     """Measure the costs at each number of pending indexes, and the ratio of the rates with most and with none."""
     shell = Shell(TrackerCore(default_limits(run.scale)), now_ms=NOW_MS)
-    adding: list[list[ReadResult]] = []
-    popping: list[list[ReadResult]] = []
+    adding: list[list[Reading]] = []
+    popping: list[list[Reading]] = []
     for pending in (0, *run.scale.pending):
         _fill(run, shell, pending)
         adds, pops = _add_and_pop(run, shell, pending)
@@ -49,7 +49,7 @@ def _fill(run: Run, shell: Shell, pending: int) -> None:
     require(f"{pending:,} pending", len(shell.core) == pending)
 
 
-def _add_and_pop(run: Run, shell: Shell, pending: int) -> tuple[list[ReadResult], list[ReadResult]]:
+def _add_and_pop(run: Run, shell: Shell, pending: int) -> tuple[list[Reading], list[Reading]]:
     """Measure adds to a separate ledger, which each repeat takes out again, so that the next has the same state."""
     count = run.scale.growth_adds
     adds, pops = [], []
@@ -76,6 +76,6 @@ def _add_and_pop(run: Run, shell: Shell, pending: int) -> tuple[list[ReadResult]
     return adds, pops
 
 
-def _ratio(what: str, empty: list[ReadResult], loaded: list[ReadResult], pending: int) -> Row:
+def _ratio(what: str, empty: list[Reading], loaded: list[Reading], pending: int) -> Row:
     base = statistics.median(reading.wall_ns for reading in empty)
     return Row("growth", what, Unit.RATIO, tuple(base / reading.wall_ns for reading in loaded), pending, Shape.WEEK)

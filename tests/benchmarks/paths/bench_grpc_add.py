@@ -11,7 +11,7 @@ from delayed_tracker.client import TrackerSession
 from delayed_tracker.core.values.columns import IndexColumns
 from tests.benchmarks.inputs.serving import TOPIC, Served, at_a_time, served
 from tests.benchmarks.inputs.shapes import BATCH, NOW_MS, Shape, batches, offered
-from tests.benchmarks.measure import ReadResult, Run, require
+from tests.benchmarks.measure import Reading, Run, require
 from tests.benchmarks.peers.redis_peer import redis_adds
 from tests.benchmarks.rows import Row, Unit, per_second
 
@@ -87,7 +87,7 @@ def _load(run: Run, shape: Shape, size: int, *, in_flight: int, is_sealed: bool 
     return Load(what, batches(indexes, size), shape, in_flight)
 
 
-async def _measured(run: Run, service: Served, load: Load) -> list[ReadResult]:
+async def _measured(run: Run, service: Served, load: Load) -> list[Reading]:
     readings = []
     for counts in run.repeats(f"{load.what}, {load.shape.value}"):
         reading = await _repeat(service, load)
@@ -96,7 +96,7 @@ async def _measured(run: Run, service: Served, load: Load) -> list[ReadResult]:
     return readings
 
 
-async def _repeat(service: Served, load: Load) -> ReadResult:
+async def _repeat(service: Served, load: Load) -> Reading:
     async with await service.client.open_tracker(TOPIC, next(_subscriptions)) as session:
         added: list[int] = []
         with service.stopwatch() as watch:

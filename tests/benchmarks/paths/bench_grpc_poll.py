@@ -12,7 +12,7 @@ from delayed_tracker.client import TrackerSession
 from delayed_tracker.core.values.columns import IndexColumns
 from tests.benchmarks.inputs.serving import TOPIC, Served, at_a_time, served
 from tests.benchmarks.inputs.shapes import BATCH, Shape, batches, offered
-from tests.benchmarks.measure import ReadResult, Run, require
+from tests.benchmarks.measure import Reading, Run, require
 from tests.benchmarks.peers.redis_peer import redis_polls
 from tests.benchmarks.rows import Row, Unit, per_second
 
@@ -109,7 +109,7 @@ async def _one_filled(run: Run, service: Served, load: Load, last_ms: int) -> Tr
     return session
 
 
-async def _measured(run: Run, service: Served, load: Load, sessions: list[TrackerSession]) -> list[ReadResult]:
+async def _measured(run: Run, service: Served, load: Load, sessions: list[TrackerSession]) -> list[Reading]:
     readings = []
     for counts, session in zip(run.repeats(f"{load.what}, {load.shape.value}"), sessions, strict=True):
         reading = await _repeat(run, service, load, session)
@@ -122,7 +122,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def _repeat(run: Run, service: Served, load: Load, session: TrackerSession) -> ReadResult:
+async def _repeat(run: Run, service: Served, load: Load, session: TrackerSession) -> Reading:
     taken: list[tuple[int, int]] = []
 
     async def hand_off(size: int) -> None:

@@ -24,7 +24,7 @@ from tests.benchmarks.inputs.stored_ledgers import (
     write_blob,
     write_log,
 )
-from tests.benchmarks.measure import ReadResult, Run
+from tests.benchmarks.measure import Reading, Run
 from tests.benchmarks.peers.pulsar_parser import measure_pulsar_parser
 from tests.benchmarks.rows import Row, Unit, per_second
 
@@ -169,7 +169,7 @@ def _sequential_row(run: Run, key: str, what: str, count: int, read: Callable[[_
     return per_second(key, what, _sequential(run, what, count, read), count, unit=_RATE)
 
 
-def _sequential(run: Run, what: str, count: int, read: Callable[[_Add], None]) -> list[ReadResult]:
+def _sequential(run: Run, what: str, count: int, read: Callable[[_Add], None]) -> list[Reading]:
     """Measure a read of all entries of ``entries``; ``read`` calls back with each piece."""
 
     def verify(seen: _Seen) -> bool:

@@ -18,7 +18,7 @@ from tests.benchmarks.inputs.shapes import (
     buckets,
     default_limits,
 )
-from tests.benchmarks.measure import ReadResult, Run, Stopwatch, require
+from tests.benchmarks.measure import Reading, Run, Stopwatch, require
 from tests.benchmarks.rows import Row, Unit, per_index
 
 ABOUT = (
@@ -38,8 +38,8 @@ def rows(run: Run) -> Iterator[Row]:
 def _lives(run: Run, shape: Shape, what: str, *, step_ms: int | None) -> Iterator[Row]:
     indexes = IndexColumns.concat(list(buckets(shape, run.scale, run.scale.buckets)))
     count = len(indexes)
-    filling: list[ReadResult] = []
-    draining: list[ReadResult] = []
+    filling: list[Reading] = []
+    draining: list[Reading] = []
     on_disk: list[float] = []
     repeats = run.repeats(what) if step_ms is None else run.fresh_repeats(what, is_long=True)
     for counts in repeats:
@@ -49,7 +49,7 @@ def _lives(run: Run, shape: Shape, what: str, *, step_ms: int | None) -> Iterato
             draining.append(drained)
             on_disk.append(stored_bytes / count)
     whole = [
-        ReadResult(fill.wall_ns + drain.wall_ns, fill.cpu_ns + drain.cpu_ns, max(fill.peak_bytes, drain.peak_bytes))
+        Reading(fill.wall_ns + drain.wall_ns, fill.cpu_ns + drain.cpu_ns, max(fill.peak_bytes, drain.peak_bytes))
         for fill, drain in zip(filling, draining, strict=True)
     ]
     if step_ms is not None:
@@ -62,7 +62,7 @@ def _lives(run: Run, shape: Shape, what: str, *, step_ms: int | None) -> Iterato
     yield Row("disk", "snapshots on disk, file and log", Unit.BYTES_PER_INDEX, tuple(on_disk), count, shape)
 
 
-async def _life(run: Run, what: str, indexes: IndexColumns, step_ms: int | None) -> tuple[ReadResult, ReadResult, int]:
+async def _life(run: Run, what: str, indexes: IndexColumns, step_ms: int | None) -> tuple[Reading, Reading, int]:
     """Return the times of filling and draining, and the bytes on disk between them."""
     directory = run.new_directory()
     parts = batches(indexes)

@@ -22,14 +22,14 @@ from tests.benchmarks.inputs.spark_ledgers import (
     write_map_files,
 )
 from tests.benchmarks.inputs.spark_probe import Job, Plan, Ran
-from tests.benchmarks.measure import ReadResult, Run, require
+from tests.benchmarks.measure import Reading, Run, require
 from tests.benchmarks.rows import Row, Unit, per_second
 from tests.repository.project_tree import ROOT
 
 ABOUT = (
     "Messages of about 200 bytes with a broker's frame, every second one delayed, in ledgers of 250,000. Spark runs on "
     "this machine alone: a driver, its Java with 512 MB, and a Python for each task. One core means that all of these "
-    "are bound to one. ReadResult is digest, checksum and metadata into eight columns (ledger, entry, publish time, deadline, "
+    "are bound to one. Reading is digest, checksum and metadata into eight columns (ledger, entry, publish time, deadline, "
     "broker's timestamp and index, messages, flags), which Java adds up; the totals are compared. Warm: files in the file "
     "cache, sessions and workers started. Inflating alone is what takes the streams of the same MapFiles in memory, by "
     "processor time; MapFiles have a quarter of the ledgers. A rebuild reads, sorts, encodes, stages and commits to "
@@ -170,5 +170,5 @@ def _ran(run: Run, what: str, cores: int | None, jobs: tuple[Job, ...]) -> list[
     return [[Ran(**ran) for ran in repeats] for repeats in json.loads(done.stdout)]
 
 
-def _readings(ran: Sequence[Ran]) -> list[ReadResult]:
-    return [ReadResult(one.wall_ns, one.cpu_ns, one.worker_peak_bytes) for one in ran]
+def _readings(ran: Sequence[Ran]) -> list[Reading]:
+    return [Reading(one.wall_ns, one.cpu_ns, one.worker_peak_bytes) for one in ran]

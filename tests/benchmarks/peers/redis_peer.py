@@ -17,7 +17,7 @@ import hiredis
 from tests.benchmarks.goals import Peer
 from tests.benchmarks.inputs.shapes import ALL_DUE_MS, Shape, offered
 from tests.benchmarks.machine import version_of
-from tests.benchmarks.measure import ReadResult, Run, Stopwatch, require
+from tests.benchmarks.measure import Reading, Run, Stopwatch, require
 
 Command = tuple[bytes | int, ...]
 
@@ -150,7 +150,7 @@ def _zadd(rows: list[tuple[int, bytes]]) -> Command:
     return (b"ZADD", KEY, *(word for row in rows for word in row))
 
 
-def _note(run: Run, key: str, readings: Sequence[ReadResult], count: int) -> None:
+def _note(run: Run, key: str, readings: Sequence[Reading], count: int) -> None:
     million_per_s = statistics.median(count * 1e3 / reading.wall_ns for reading in readings)
     run.peers[key] = Peer("redis", million_per_s, is_measured=True)
     run.note(f"peer: {key}: {million_per_s:.3f} M indexes/s")

@@ -66,6 +66,17 @@ class ControlledStorage:
         self.before: dict[str, Hook] = {}
         self.after: dict[str, Hook] = {}
         self.calls: list[str] = []
+        self._gates: list[Gate] = []
+
+    def open_gates(self):
+        """Let go of every operation that a test still holds, as one does that failed before it opened its gate."""
+        for gate in self._gates:
+            gate.open()
+
+    async def _pass(self, hook, *args, **kwargs):
+        if isinstance(hook, Gate):
+            self._gates.append(hook)
+        await hook(*args, **kwargs)
 
     def __getattr__(self, name):
         operation = getattr(self.inner, name)
@@ -73,10 +84,10 @@ class ControlledStorage:
         async def controlled(*args, **kwargs):
             self.calls.append(name)
             if name in self.before:
-                await self.before[name](*args, **kwargs)
+                await self._pass(self.before[name], *args, **kwargs)
             answer = await operation(*args, **kwargs)
             if name in self.after:
-                await self.after[name](*args, **kwargs)
+                await self._pass(self.after[name], *args, **kwargs)
             return answer
 
         return controlled
@@ -212,5 +223,6 @@ async def running_service(*, limits=TINY, service_limits=None, spans=None) -> As
             stub = tracker_pb2_grpc.DelayedDeliveryTrackerServiceStub(channel)
             yield RunningService(address, stub, registry, storage, clock)
     finally:
+        storage.open_gates()
         await registry.close()
         await server.stop(None)

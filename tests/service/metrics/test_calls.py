@@ -1,4 +1,4 @@
-"""CallAdmission over gRPC are counted by method and status, under the metric names of gRPC's ecosystem."""
+"""Calls over gRPC are counted by method and status, under the metric names of gRPC's ecosystem."""
 
 import asyncio
 

@@ -21,9 +21,9 @@ class Process:
         self.clock = ManualClock()
         self.cpu_s = 0.0
         self.given_back = 0
-        self.freed = MemoryTrimmer(clock=self.clock, cpu_s=lambda: self.cpu_s, requeue=self.requeue)
+        self.freed = MemoryTrimmer(clock=self.clock, cpu_s=lambda: self.cpu_s, trim=self.trim)
 
-    def requeue(self) -> None:
+    def trim(self) -> None:
         self.given_back += 1
 
     async def looks(self, count: int, *, cpu_s: float) -> int:
@@ -73,7 +73,7 @@ async def test_nobody_looks_after_a_stop_or_before_a_start():
 async def test_a_c_library_without_the_call_is_left_alone():
     """With a C library without ``malloc_trim`` no check runs."""
     clock = ManualClock()
-    MemoryTrimmer(clock=clock, requeue=None).start()
+    MemoryTrimmer(clock=clock, trim=None).start()
     assert clock.next_timer_in_ms() is None
 
 

@@ -76,7 +76,7 @@ def cache(tmp_path):
 
 
 async def test_calls_are_answered_while_a_child_compiles(sums, cache):
-    """CallAdmission run machine code after the compilation, and the next start finds it in the cache."""
+    """Calls run machine code after the compilation, and the next start finds it in the cache."""
     starting = KernelLoader(sums.kernels, child=["-c", sums.child])
     with capture_logs() as logs:
         await starting.start()
@@ -146,7 +146,7 @@ async def test_without_a_place_for_a_cache_the_child_writes_to_a_temporary_direc
 
 
 async def test_a_stop_ends_the_child(sums, cache):
-    """CallAdmission in progress go on in Python after the child has ended."""
+    """Calls in progress go on in Python after the child has ended."""
     starting = KernelLoader(sums.kernels, child=["-c", WAITS])
     await starting.start()
     await asyncio.wait_for(starting.stop(), 10)

@@ -90,7 +90,7 @@ async def test_losses_are_a_warning_with_their_count(registry, storage, clock):
 
 
 async def test_clearing_moving_the_cursor_and_deleting_are_told():
-    """CallAdmission that remove messages are logged."""
+    """Calls that remove messages are logged."""
     async with running_service() as service:
         with capture_logs() as logs:
             epoch = await opened(service)

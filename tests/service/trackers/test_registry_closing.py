@@ -35,7 +35,7 @@ async def test_a_closed_tracker_answers_not_open_and_keeps_its_snapshots(registr
 
 
 async def test_rows_17_and_42_close_waits_for_a_pending_create_and_blocks_nobody(registry, storage, clock):
-    """CallAdmission are refused at once, the close returns after the create, and an open waits (rows 17 and 42)."""
+    """Calls are refused at once, the close returns after the create, and an open waits (rows 17 and 42)."""
     host, opened = await open_tracker(registry)
     storage.before["create_bucket_snapshot"] = gate = Gate()
     await fill(host, opened.epoch, clock, 1)

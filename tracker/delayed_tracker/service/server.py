@@ -116,7 +116,7 @@ class TrackerServer:
         self.trackers.calls.spans = self._tracing
         self._loop_lag = LoopLag(self.trackers.instruments.loop_lag)
         self._kernels = KernelLoader()
-        self._freed_memory = MemoryTrimmer(requeue=trim_of_this_process())
+        self._freed_memory = MemoryTrimmer(trim=trim_of_this_process())
         self.ledgers = LedgerAccess(settings.ledger.ledger_source_url, LedgerAnswers.of(settings))
         self._admin_hooks = admin_hooks or AdminHooks()
         self._grpc: grpc.aio.Server | None = None
@@ -252,7 +252,7 @@ class TrackerServer:
             ("grpc.max_allowed_incoming_connections", connections_max),
             ("grpc.server_handshake_timeout_ms", self.settings.server.grpc_handshake_timeout_ms),
             ("grpc.so_reuseport", 0),  # otherwise a second service would share the port instead of being refused
-            # CallAdmission that the event loop has not received yet. From 1,000 on, gRPC would cancel them at random, without a
+            # Calls that the event loop has not received yet. From 1,000 on, gRPC would cancel them at random, without a
             # reason for the client. Without gRPC's limit they wait for their turn, and above ``calls_max`` they are
             # refused with a status and a delay. The limit on streams still bounds the calls of one connection; more
             # calls wait in the client.

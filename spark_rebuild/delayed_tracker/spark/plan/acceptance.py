@@ -1,4 +1,4 @@
-"""IndexOutcome of each index that a subscription is offered: the verdicts of the core on adds, computed on columns."""
+"""Outcome of each index that a subscription is offered: the verdicts of the core on adds, computed on columns."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,7 +13,7 @@ from delayed_tracker.ledger.topic.transactions import TransactionOutcome
 
 
 class IndexOutcome(IntEnum):
-    """IndexOutcome of an index. If several apply, the last of this list wins."""
+    """Outcome of an index. If several apply, the last of this list wins."""
 
     ACCEPTED = 0
     BEYOND_MAX_DELAY = 1

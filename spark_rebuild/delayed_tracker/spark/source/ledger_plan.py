@@ -1,4 +1,4 @@
-"""ReadResult plan: divides the ledgers of the chosen topics into parts for tasks, and lists known bad entries."""
+"""Reading plan: divides the ledgers of the chosen topics into parts for tasks, and lists known bad entries."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""ReadResult step of a job: one task reads each part, and packs its delayed messages before they leave the task.
+"""Reading step of a job: one task reads each part, and packs its delayed messages before they leave the task.
 
 Most delayed messages belong to no transaction, so their outcome is known as soon as they are read. Rows of transactions
 and bad entries are few; they stay rows that Spark can join and sort.

@@ -30,11 +30,11 @@ class Cursor:
     """All messages, with deadlines by the service's clock."""
     end_reasons: dict[Position, EndReason] = field(default_factory=dict)
 
-    def finish(self, position: Position, fate: EndReason) -> bool:
+    def finish(self, position: Position, reason: EndReason) -> bool:
         """Record the end of a message; return False if it had ended before."""
         if position in self.end_reasons:
             return False
-        self.end_reasons[position] = fate
+        self.end_reasons[position] = reason
         return True
 
     def finish_due(self, offered: IndexColumns, due_offsets: Iterable[int]) -> None:
@@ -59,4 +59,4 @@ class Cursor:
     def counts(self) -> dict[EndReason, int]:
         """Return the number of messages for each kind of end."""
         counted = Counter(self.end_reasons.values())
-        return {fate: counted[fate] for fate in EndReason}
+        return {reason: counted[reason] for reason in EndReason}

@@ -52,5 +52,5 @@ def serve(
     configure_logging(loaded.settings.telemetry.log_format, loaded.settings.telemetry.log_level)
     if loaded.ignored:
         log = structlog.stdlib.get_logger("delayed_tracker.service")
-        log.info("keys of others ignored", file=str(broker_conf), count=len(loaded.ignored), keys=loaded.ignored)
+        log.info("unused keys ignored", file=str(broker_conf), count=len(loaded.ignored), keys=loaded.ignored)
     asyncio.run(run_service(loaded.settings, ready_file=ready_file, reread=lambda: read().settings))

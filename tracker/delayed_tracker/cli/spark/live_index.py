@@ -47,7 +47,7 @@ def live_index(target: str) -> Iterator[tuple[LiveIndex, list[str]]]:
     else:
         index = StoredIndex(target)
         file = storage_file(target)
-        # ReadResult must not create a storage.
+        # Reading must not create a storage.
         if file is not None and not (file.is_dir() or (file.exists() and file.stat().st_size)):
             what = "is empty" if file.exists() else "does not exist"
             raise InvalidInput("--against", target, f"the file {what}; give the service's bucketSnapshotStorageUrl")

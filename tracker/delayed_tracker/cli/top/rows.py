@@ -110,7 +110,7 @@ class ServiceSample:
 
 
 EMPTY_SAMPLE: Final = ServiceSample((), {})
-"""ServiceSample before the first one."""
+"""Sample before the first one."""
 
 
 def rates_between(now: TrackerStats, before: TrackerStats | None) -> Rates | None:
@@ -170,7 +170,7 @@ def view_of(now: ServiceSample, before: ServiceSample, sort: Sort) -> View:
 
     Args:
         now: the last answers of the service.
-        before: its answers at the look before; ``EMPTY_SAMPLE`` at the first.
+        before: its answers at the sample before; ``EMPTY_SAMPLE`` at the first.
         sort: the order.
     """
     rows = [_row(key, stats, before.stats.get(key)) for key, stats in now.stats.items()]

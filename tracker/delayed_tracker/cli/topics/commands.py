@@ -5,7 +5,7 @@ import typer
 from delayed_tracker.cli.topics import compact, entries, last_message, list_topics, message, message_index, seek, stats
 
 app = typer.Typer(
-    help="ServiceSample into the topics that bookies' disks, tiered storage or local ledgers hold, without a broker."
+    help="Look into the topics that bookies' disks, tiered storage or local ledgers hold, without a broker."
 )
 app.command("list")(list_topics.list_topics)
 app.command("stats")(stats.stats)

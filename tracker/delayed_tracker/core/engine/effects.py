@@ -1,9 +1,9 @@
 """Effects: frozen values with ids that request work outside the core.
 
 The owner drains them with ``TrackerCore.take_effects()``, performs them in any order and with any concurrency, and
-reports each exactly once by ``TrackerCore.apply`` with a result of ``effect_results``. A result whose effect id the core has forgotten
-(because an epoch has passed) is ignored. Inside one effect the order of steps is part of the contract:
-new durable object -> commit in the catalogue -> report -> delete the old (design: invariant 6).
+reports each exactly once by ``TrackerCore.apply`` with a result of ``effect_results``. A result whose effect id the core
+has forgotten (because an epoch has passed) is ignored. Inside one effect the order of steps is part of the contract: new
+durable object -> commit in the catalogue -> report -> delete the old.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Life cycle of buckets: sealing, loading, deleting, and the changes that the results of those effects make.
 
-The order is always: new durable object, commit in the catalogue, switch, delete the old (design: invariant 6). A failed
-step leaves the state before it, fully usable, and a wake-up for the retry.
+The order is always: new durable object, commit in the catalogue, switch, delete the old. A failed step leaves the state
+before it, fully usable, and a wake-up for the retry.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""All buckets of a tracker: the tracked positions, and the bucket that has the bit of each (design: invariant 1)."""
+"""All buckets of a tracker: the tracked positions, and the bucket that has the bit of each."""
 
 from collections.abc import Iterable, Iterator
 from typing import Self

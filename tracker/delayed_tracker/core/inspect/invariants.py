@@ -1,4 +1,4 @@
-"""Verification of the invariants of design 3.3, from scratch; for tests and for debugging."""
+"""Verifies the invariants of a tracker from scratch; for tests and for debugging."""
 
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState

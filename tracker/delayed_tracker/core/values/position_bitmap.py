@@ -1,7 +1,6 @@
 """A set of positions: one 32-bit roaring bitmap of entry ids for each ledger, and the number of positions.
 
-This is the membership of one bucket (design: invariant 1). The number changes only when a bit changes, and
-:meth:`check` recomputes it.
+This is the membership of one bucket. The number changes only when a bit changes, and :meth:`check` recomputes it.
 """
 
 # ruff: noqa: SLF001  (sets of one class look into each other)

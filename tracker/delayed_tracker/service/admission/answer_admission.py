@@ -27,14 +27,7 @@ class AnswerAdmission:
 
     def __init__(self, limits: ServiceLimits) -> None:
         self._limits = limits
-        self.budget = ByteBudget(
-            "answers",
-            bytes_max=limits.answer_bytes_in_flight_max,
-            seat_bytes=limits.message_bytes_max,
-            waiting_max=limits.unread_calls_max,
-            wait_max_ms=limits.receive_max_ms,
-            retry_after_ms=limits.retry_after_ms,
-        )
+        self.budget = ByteBudget.of_calls("answers", limits, bytes_max=limits.answer_bytes_in_flight_max)
 
     def require_room(self) -> None:
         """Raise Overloaded if answers that callers have not taken fill the room."""

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from delayed_tracker.service.errors import Overloaded
+from delayed_tracker.service.limits import ServiceLimits
 
 
 class Hold:
@@ -71,6 +72,18 @@ class ByteBudget:
         self._held_by_method: dict[str, int] = {}
         self._queues: dict[str, deque[asyncio.Future[Hold]]] = {}
         """Non-empty queues of waiting calls, by method. The method at the front has the next turn."""
+
+    @classmethod
+    def of_calls(cls, what: str, limits: ServiceLimits, *, bytes_max: int) -> Self:
+        """Return a budget for messages up to the largest that the service accepts, with its limits of waiting calls."""
+        return cls(
+            what,
+            bytes_max=bytes_max,
+            seat_bytes=limits.message_bytes_max,
+            waiting_max=limits.unread_calls_max,
+            wait_max_ms=limits.receive_max_ms,
+            retry_after_ms=limits.retry_after_ms,
+        )
 
     async def seat(self, method: str) -> Hold:
         """Take room for one message. Wait for it within the limits of number and time.

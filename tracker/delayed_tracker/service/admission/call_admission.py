@@ -1,4 +1,4 @@
-"""CallAdmission in flight of one service: their limit, and the end of streams that would not end by themselves."""
+"""Calls in flight of one service: their limit, and the end of streams that would not end by themselves."""
 
 import asyncio
 from collections import deque

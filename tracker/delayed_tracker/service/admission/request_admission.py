@@ -95,14 +95,7 @@ class RequestAdmission:
     """Reads the requests of all calls of one service."""
 
     def __init__(self, limits: ServiceLimits) -> None:
-        self.budget = ByteBudget(
-            "requests",
-            bytes_max=limits.request_bytes_in_flight_max,
-            seat_bytes=limits.message_bytes_max,
-            waiting_max=limits.unread_calls_max,
-            wait_max_ms=limits.receive_max_ms,
-            retry_after_ms=limits.retry_after_ms,
-        )
+        self.budget = ByteBudget.of_calls("requests", limits, bytes_max=limits.request_bytes_in_flight_max)
         self._deadlines = ReadDeadlines(limits.receive_max_ms)
         self.stream_count = 0
         self.seat_seconds = _SEAT_SECONDS_MAX

@@ -1,7 +1,7 @@
 """Serves the API over gRPC: request bytes in, one method of a servicer, answer bytes out. This is the process boundary.
 
-A request is read when there is room for it (``request_admission.py``). An answer counts as in flight until the caller has taken
-it (``answer_admission.py``).
+A request is read when there is room for it (``request_admission.py``). An answer counts as in flight until the caller
+has taken it (``answer_admission.py``).
 
 Each method is wrapped once, when the server is made, so that a call does not repeat decisions that can be made then.
 Columns stay bytes (``delayed_tracker.wire.message_columns``), every error becomes its status (``status.py``), and calls

@@ -185,7 +185,7 @@ READ_WAITING: Final = Family(
 REFUSED_ADDS: Final = Family(
     "delayed_tracker_refused_adds_total",
     _COUNTER,
-    "CallAdmission that were refused because too many indexes are in no snapshot yet.",
+    "Calls that were refused because too many indexes are in no snapshot yet.",
 )
 HELD_BACK: Final = Family(
     "delayed_tracker_held_back_streams",
@@ -274,7 +274,7 @@ AGGREGATED_TOTAL: Final = Family(
 )
 WAITING_POLLS: Final = Family("delayed_tracker_waiting_polls", _GAUGE, "Polls waiting for a message now.")
 OPEN_CALLS: Final = Family(
-    "delayed_tracker_open_calls", _GAUGE, "CallAdmission under way now, waiting polls and open streams included."
+    "delayed_tracker_open_calls", _GAUGE, "Calls under way now, waiting polls and open streams included."
 )
 IN_FLIGHT: Final = Family(
     "delayed_tracker_in_flight_bytes",
@@ -291,13 +291,13 @@ IN_FLIGHT_MAX: Final = Family(
 IN_FLIGHT_WAITING: Final = Family(
     "delayed_tracker_in_flight_waiting_calls",
     _GAUGE,
-    "CallAdmission that wait for room in flight before their request is read or their answer is made.",
+    "Calls that wait for room in flight before their request is read or their answer is made.",
     _DIRECTIONS,
 )
 IN_FLIGHT_REFUSED: Final = Family(
     "delayed_tracker_in_flight_refused_total",
     _COUNTER,
-    "CallAdmission refused because there was no room in flight.",
+    "Calls refused because there was no room in flight.",
     _DIRECTIONS,
 )
 OPEN_STREAMS: Final = Family(
@@ -331,7 +331,7 @@ EFFECTS_FAILED: Final = Family(
 SHELL_COUNTERS: Final = {
     name: Family(f"delayed_tracker_{name}_total", _COUNTER, meaning)
     for name, meaning in {
-        "storage_retries": "CallAdmission to the storage that were made again.",
+        "storage_retries": "Calls to the storage that were made again.",
         "results_forgotten": "Results of storage operations that came after a clear.",
         "orphans_swept": "Snapshots in no catalogue that a recovery deleted.",
         "orphans_left": "Snapshots in no catalogue that could not be deleted.",
@@ -345,7 +345,7 @@ SHELL_COUNTERS: Final = {
 STORAGE_CALLS: Final = Family(
     "delayed_tracker_storage_operations_total",
     _COUNTER,
-    "CallAdmission to the storage, by outcome; each attempt counts.",
+    "Calls to the storage, by outcome; each attempt counts.",
     {"backend": (), "operation": STORAGE_OPERATIONS, "outcome": STORAGE_OUTCOMES},
 )
 STORAGE_DURATIONS: Final = Family(
@@ -376,11 +376,11 @@ _METHOD: Final[dict[str, tuple[str, ...]]] = {
     "grpc_method": (),
 }
 
-GRPC_STARTED: Final = Family("grpc_server_started_total", _COUNTER, "CallAdmission that were begun.", _METHOD)
+GRPC_STARTED: Final = Family("grpc_server_started_total", _COUNTER, "Calls that were begun.", _METHOD)
 GRPC_HANDLED: Final = Family(
     "grpc_server_handled_total",
     _COUNTER,
-    "CallAdmission that have ended, by status.",
+    "Calls that have ended, by status.",
     _METHOD | {"grpc_code": CALL_CODES},
 )
 GRPC_HANDLING: Final = Family(

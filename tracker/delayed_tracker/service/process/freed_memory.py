@@ -37,7 +37,7 @@ class MemoryTrimmer:
     Args:
         clock: runs the checks.
         cpu_s: returns the processor time of this process so far, in seconds.
-        requeue: returns free pages to the operating system; runs in a thread. None for C libraries other than glibc:
+        trim: returns free pages to the operating system; runs in a thread. None for C libraries other than glibc:
             there is nothing to do.
     """
 
@@ -46,18 +46,18 @@ class MemoryTrimmer:
         *,
         clock: Clock | None = None,
         cpu_s: Callable[[], float] = lambda: sum(os.times()[:2]),
-        requeue: Callable[[], None] | None = None,
+        trim: Callable[[], None] | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._cpu_s = cpu_s
-        self._give_back = requeue
+        self._trim = trim
         self._timer: Timer | None = None
         self._seen_s = self._given_back_s = 0.0
         self._looks = 0
 
     def start(self) -> None:
         """Start the checks. Processor time used so far counts as work."""
-        if self._give_back is not None and self._timer is None:
+        if self._trim is not None and self._timer is None:
             self._seen_s = self._cpu_s()
             self._timer = self._clock.call_later(LOOK_MS, self._look)
 
@@ -68,14 +68,14 @@ class MemoryTrimmer:
             self._timer = None
 
     def _look(self) -> None:
-        assert self._give_back is not None
+        assert self._trim is not None
         now_s = self._cpu_s()
         used_s, self._seen_s = now_s - self._seen_s, now_s
         self._looks += 1
         rests = used_s <= REST_SHARE_MAX * LOOK_MS / 1_000
         if now_s - self._given_back_s >= WORK_S_MIN and (rests or self._looks >= LOOKS_MAX):
             self._given_back_s, self._looks = now_s, 0
-            asyncio.get_running_loop().run_in_executor(None, self._give_back)
+            asyncio.get_running_loop().run_in_executor(None, self._trim)
         self._timer = self._clock.call_later(LOOK_MS, self._look)
 
 
@@ -96,10 +96,10 @@ def trim_of_this_process() -> Callable[[], None] | None:
     if trim is None:
         return None
 
-    def requeue() -> None:
+    def trim_all() -> None:
         trim(0)
 
-    return requeue
+    return trim_all
 
 
 def _c_library() -> ctypes.CDLL | None:

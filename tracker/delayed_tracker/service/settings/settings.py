@@ -131,7 +131,7 @@ class Settings:
 
     def by_key(self) -> dict[str, SettingValue]:
         """Return every value by its configuration key, in the order of ``conf/tracker.conf``."""
-        return {key: value for section in self._sections().values() for key, value in section.by_key().items()}
+        return {key: value for section in self.sections().values() for key, value in section.by_key().items()}
 
     def with_values(self, values: Mapping[str, SettingValue]) -> Self:
         """Return the settings with these values, by configuration key, each of which must be known.
@@ -139,23 +139,15 @@ class Settings:
         Raises:
             InvalidInput: a value is not allowed, alone or together with others.
         """
-        changed: dict[str, Any] = {name: section.with_values(values) for name, section in self._sections().items()}
+        changed: dict[str, Any] = {name: section.with_values(values) for name, section in self.sections().items()}
         return dataclasses.replace(self, **changed)
 
-    def _sections(self) -> dict[str, Section]:
+    def sections(self) -> dict[str, Section]:
+        """Return the sections by field name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 SETTING_KEYS: Final[Mapping[str, SettingKey]] = {
-    key: declared
-    for section in (
-        PulsarSettings,
-        StorageSettings,
-        LedgerSettings,
-        DispatcherSettings,
-        ServerSettings,
-        TelemetrySettings,
-    )
-    for key, declared in section.keys().items()
+    key: declared for section in Settings().sections().values() for key, declared in section.keys().items()
 }
 """Declaration of every key, in the order of ``conf/tracker.conf``."""

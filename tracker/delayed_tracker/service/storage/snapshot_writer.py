@@ -20,24 +20,14 @@ from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.telemetry.storage_log import CHECKPOINT_FAILED, FENCED
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, StorageError, StorageFormatUnsupported
 from delayed_tracker.storage.protocol import CatalogueEntry
-from delayed_tracker.storage.publication import Publication, catalogue_entry
+from delayed_tracker.storage.publication import Claim, Publication, catalogue_entry
 from delayed_tracker.storage.summary import decode_summary
 
 Answer = TypeVar("Answer")
 
 
-class EffectResults(Protocol):
-    """The open tracker, as its runner sees it."""
-
-    @property
-    def epoch(self) -> int:
-        """Epoch of the core now."""
-        ...
-
-    @property
-    def mark_delete(self) -> Position:
-        """Mark-delete position of the core now."""
-        ...
+class EffectResults(Claim, Protocol):
+    """The open tracker, as its runner sees it. Epoch and mark-delete position are those of the core."""
 
     def apply(self, result: EffectResult) -> bool:
         """Apply a result. Returns False if the core has forgotten the effect: then the runner undoes what it made."""

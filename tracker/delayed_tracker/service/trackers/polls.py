@@ -62,7 +62,7 @@ class WaitingPoll:
 
 
 class PollLimiter:
-    """Number of polls that wait in the whole service."""
+    """Limit of the polls that wait in the whole service."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self.waiting_count = 0
@@ -85,11 +85,11 @@ class PollLimiter:
 class PollQueue:
     """Waiting polls of one tracker."""
 
-    __slots__ = ("_clock", "_tally", "_waiting")
+    __slots__ = ("_clock", "_limiter", "_waiting")
 
-    def __init__(self, clock: Clock, tally: PollLimiter) -> None:
+    def __init__(self, clock: Clock, limiter: PollLimiter) -> None:
         self._clock = clock
-        self._tally = tally
+        self._limiter = limiter
         # A list: an empty deque takes 600 bytes, and there are tens of thousands of idle trackers.
         self._waiting: list[WaitingPoll] = []
 
@@ -103,7 +103,7 @@ class PollQueue:
         Raises:
             Overloaded: too many polls wait already.
         """
-        self._tally.enter()
+        self._limiter.enter()
         poll = WaitingPoll()
         self._waiting.append(poll)
         timer = self._clock.call_later(wait_ms, poll.expire)
@@ -112,7 +112,7 @@ class PollQueue:
         finally:
             timer.cancel()
             self._waiting.remove(poll)
-            self._tally.leave()
+            self._limiter.leave()
             # This poll may have been called without trying, or may have left positions for the next one.
             self.notify_first()
 
