@@ -40,23 +40,39 @@ class StoredWorld(TwoClocks):
         """Seal numbers of the buckets of the catalogue, except foreign ones."""
         self.foreign: set[int] = set()
         """Buckets of the catalogue that another kind of tracker wrote."""
+        self.in_force: dict[Position, tuple[int, int]] = {}
+        """Deadline of each tracked position, and the highest seal number before the position got it.
+
+        Only snapshots with a higher number can have stored it, though an older one may have the same deadline.
+        """
         self.passed_over: set[Position] = set()
         """Positions that a recovery found due in some bucket: an older bucket may have brought them back since."""
         self.catalogue_epoch = 1
         self.next_bucket_id = 1
         self.last_lease_id = 0
         self.hits: Counter[str] = Counter()
+        self._last_seal_number = 0
+        """Highest seal number at the end of the last call."""
 
     def settle(self) -> None:
         """Drain effects after each call, and make the cheap comparisons."""
         self.pending += self.core.take_effects()
         assert len(self.core) == len(self.model.tracked)
+        self._note_in_force()
         if self.core._state.defers:
             # Looking at the counts puts bits in their places: what holds before is seen now or never.
             check_unseen(self.core)
         stats = self.core.stats()
         assert stats.leased_count == len(self.model.leased)
         assert stats.pending_count == len(self.model.tracked) - len(self.model.leased)
+
+    def _note_in_force(self) -> None:
+        before, self.in_force = self.in_force, {}
+        for position, deliver_at_ms in self.model.tracked.items():
+            known = before.get(position)
+            is_same = known is not None and known[0] == deliver_at_ms
+            self.in_force[position] = known if is_same else (deliver_at_ms, self._last_seal_number)
+        self._last_seal_number = self.core._state.last_seal_number
 
     def finish_effect(self, number: int, fate: str) -> None:
         """Make one pending effect succeed, fail, or find its snapshot lost."""
@@ -166,7 +182,6 @@ class StoredWorld(TwoClocks):
         """Crash: only the catalogue and its snapshots are left."""
         cutoff_ms = self.limits.cutoff_ms(self.now_ms)
         buckets, expected = [], {}
-        before = dict(self.model.tracked)
         stored_now = set()
         for bucket_id, sealed in sorted(self.catalogue.items(), key=self._precedence):
             segments = [sealed.segment(number) for number in range(len(sealed.bounds))]
@@ -189,13 +204,13 @@ class StoredWorld(TwoClocks):
                         self.hits["overlapping recovery"] += (ledger_id, entry_id) in expected
                         self.hits["foreign recovery"] += bucket_id in self.foreign
                         expected.setdefault(Position(ledger_id, entry_id), deliver_at_ms)
-                        if bucket_id not in self.foreign:
-                            stored_now.add((Position(ledger_id, entry_id), deliver_at_ms))
+                        known_ms, before = self.in_force.get(Position(ledger_id, entry_id), (None, 0))
+                        if deliver_at_ms == known_ms and self.seal_numbers.get(bucket_id, 0) > before:
+                            stored_now.add(Position(ledger_id, entry_id))
                 if not alive:
                     self.passed_over.update(segment.positions)
-        for position, deliver_at_ms in before.items():
-            if (position, deliver_at_ms) in stored_now and position not in self.passed_over:
-                assert expected[position] == deliver_at_ms, "what was in force and is stored stays in force"
+        for position in stored_now - self.passed_over:
+            assert expected[position] == self.model.tracked[position], "what was in force and is stored stays in force"
         plan = plan_recovery(buckets[::-1], mark_delete=self.model.mark_delete, cutoff_ms=cutoff_ms)
         self.catalogue_epoch += 1
         self.core = TrackerCore.recovered(
@@ -208,6 +223,7 @@ class StoredWorld(TwoClocks):
         )
         self.hits["restart with buckets"] += bool(expected)
         self.model.tracked = expected
+        self.in_force = {position: (deliver_at_ms, 0) for position, deliver_at_ms in expected.items()}
         self.model.void_leases()
         self.pending.clear()
         self.stored = dict(self.catalogue)

@@ -1,7 +1,7 @@
 """Property: under any verbs and any fate of effects, the core equals a dict and a sort."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from delayed_tracker.core.values.columns import Position
@@ -106,11 +106,26 @@ bucket_limits = tiny_limits(
 )
 
 
+SMALL_BUCKETS = TrackerLimits(tick_ms=0, min_index_count_per_bucket=1, mutable_indexes_max=2, late_indexes_max=1)
+SAME_DEADLINE_AGAIN = [
+    ("fill_buckets", 80),
+    ("pass_time", 11),
+    ("clear",),
+    ("fill_buckets", 47),
+    ("clear",),
+    ("pass_time", 60),
+    ("add", [(23, 4, 2)]),
+    ("restart",),
+]
+"""A position gets the deadline that it had before two clears; a crash finds both older snapshots, and not the new add."""
+
+
 def test_core_equals_model() -> None:
     """Answers, counts and wake-ups always equal the model's, and everything tracked comes out at the end."""
     coverage = Coverage(REQUIRED_SHARES)
 
     @tracker_examples()
+    @example(limits=SMALL_BUCKETS, script=SAME_DEADLINE_AGAIN)
     @given(limits=bucket_limits, script=st.lists(steps, min_size=20, max_size=40))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         world = World(limits)
