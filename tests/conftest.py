@@ -21,15 +21,10 @@ from tests.repository.project_tree import ROOT
 # deep: `make test-deep`, many more examples. The tests of tests/property, where an example is the whole life of a
 # tracker, take 7,000 (tests/property/examples.py): at 15 to 35 ms each they are half of the deep run. Those of codecs,
 # columns and readers have small inputs, whose shapes 2,000 examples exhaust; ten times as many would double that run.
-settings.register_profile("dev", max_examples=100, deadline=None)
-settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
-settings.register_profile(
-    "deep",
-    max_examples=2_000,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# Deadlines and the time of drawing judge the machine, which may be busy.
+settings.register_profile("dev", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
+settings.register_profile("deep", settings.get_profile("dev"), max_examples=2_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
 # PySpark forks to start Java. gRPC's fork handlers break the child of a process with open channels; this turns them off

@@ -5,7 +5,10 @@ import enum
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import grpc
+
 from delayed_tracker.client import ClientSettings, DelayedTrackerClient, blocking
+from tests.service.harness.shell import until
 
 _END = object()
 
@@ -64,6 +67,19 @@ class Threaded:
 
     async def __aexit__(self, kind, error, trace):
         return await asyncio.to_thread(self.used.__exit__, kind, error, trace)
+
+
+async def until_disconnected(client) -> None:
+    """Return when a client has noticed that its connection is gone: a call before that fails instead of waiting."""
+    ready = grpc.ChannelConnectivity.READY
+    channel = getattr(client, "used", client)._calls._channel
+    if isinstance(channel, grpc.aio.Channel):
+        await until(lambda: channel.get_state() is not ready)
+        return
+    states = []
+    channel.subscribe(states.append)
+    await until(lambda: states and states[-1] is not ready)
+    channel.unsubscribe(states.append)
 
 
 def threaded(value):

@@ -12,7 +12,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
 from tests.client.harness.scripted_service import LEDGERS, SERVICE, STREAM, ScriptedService
-from tests.client.harness.shells import Batches
+from tests.client.harness.shells import Batches, until_disconnected
 
 NEVER_REPEATED = {
     "CloseTracker",
@@ -53,6 +53,7 @@ async def test_a_call_waits_for_a_service_that_is_started_again(service: Scripte
     async with shell.connect(service.address, settings=ClientSettings(call_timeout_s=30.0)) as client:
         session = await client.open_tracker(TOPIC, "billing")
         await service.stop()
+        await until_disconnected(client)
         polled = asyncio.create_task(session.poll(1))
         service.on("PollScheduledMessages", pb.PollScheduledMessagesResponse(server_time_ms=5))
         await service.start(service.address)

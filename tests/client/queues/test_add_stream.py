@@ -50,10 +50,7 @@ async def test_a_stream_of_nothing_ends(service, session):
 
 
 async def test_an_error_of_the_service_ends_the_stream(service, shell):
-    """Batches that were answered before the error are applied.
-
-    One batch is in flight at a time: a batch that is written while the status arrives may lose it (grpc #36066).
-    """
+    """Batches that were answered before the error are applied."""
 
     async def second_is_fenced(request, context):
         if request.add.entry_ids[0]:
@@ -63,12 +60,29 @@ async def test_an_error_of_the_service_ends_the_stream(service, shell):
     service.on(STREAM, second_is_fenced)
     answers = []
     async with (
-        shell.connect(service.address, settings=ClientSettings(stream_batches_max=1)) as client,
+        shell.connect(service.address) as client,
         await client.open_tracker(TOPIC, "billing") as session,
     ):
         with pytest.raises(Fenced, match="not yours"):
             await collect(session.add_stream(Batches(*(batch(entry) for entry in range(100)))), answers)
     assert len(answers) == 1
+
+
+async def test_an_error_of_the_service_beside_a_write_is_the_error_of_the_stream(service, shell):
+    """The service ends the stream while a large batch is being written: its reason is raised, each time."""
+
+    async def fenced(request, context):
+        await abort(context, grpc.StatusCode.FAILED_PRECONDITION, "not yours any more", reason("FENCED"))
+
+    service.on(STREAM, fenced)
+    large = batch(*range(10_000))
+    async with (
+        shell.connect(service.address) as client,
+        await client.open_tracker(TOPIC, "billing") as session,
+    ):
+        for _ in range(40):
+            with pytest.raises(Fenced, match="not yours"):
+                await collect(session.add_stream(Batches(*[large] * 20)), [])
 
 
 @pytest.mark.parametrize(

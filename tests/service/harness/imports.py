@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import google_crc32c
 
+from delayed_tracker.client.aio.calls import upload
 from delayed_tracker.client.queues.importing import SnapshotToImport, import_header, import_requests
 from delayed_tracker.core.rules.seal import SealedIndexes
 from delayed_tracker.core.rules.segment import cut_segments
@@ -70,7 +71,7 @@ async def used(service, epoch):
 
 
 def imported(service, sent):
-    return service.stub.ImportSnapshots(iter(sent))
+    return upload(service.stub.ImportSnapshots(), iter(sent))
 
 
 async def catalogued(service):

@@ -121,7 +121,7 @@ async def test_a_caller_that_goes_away_during_the_exchange_does_not_stop_it(serv
     """The exchange is one step for the tracker, with or without a caller."""
     await opened(service)
     service.storage.before["replace"] = gate = Gate()
-    importing = imported(service, requests(*two))
+    importing = asyncio.ensure_future(imported(service, requests(*two)))
     await until(lambda: gate.held_count == 1)
     importing.cancel()
     await settle()

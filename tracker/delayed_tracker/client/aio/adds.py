@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterable
 import grpc
 
 from delayed_tracker.client.aio.add_buffer import AddBuffer
-from delayed_tracker.client.aio.calls import Calls, StreamCall
+from delayed_tracker.client.aio.calls import Calls, StreamCall, stop_at_end
 from delayed_tracker.client.aio.shared_adds import SharedAdds
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.model.bounds import require_type
@@ -55,6 +55,7 @@ class Adds:
         room = asyncio.Semaphore(self._calls.settings.stream_batches_max)
         all_sent = asyncio.Event()
         sender = asyncio.create_task(_send_stream(call, stream, batches, room, all_sent))
+        stop_at_end(sender, call)
         try:
             async for response in call:
                 answer = stream.answered(response)
@@ -62,7 +63,9 @@ class Adds:
                     room.release()
                     yield answer
             stream.ended(all_sent=all_sent.is_set())
-            await sender
+            await asyncio.wait({sender})
+            if not sender.cancelled():
+                sender.result()
         except grpc.aio.AioRpcError as error:
             raise self._calls.failure(error) from error
         finally:
@@ -89,5 +92,6 @@ async def _send_stream(
                 await call.write(request)
     finally:
         # Also after an error of the batches: sent requests are answered first, then the reader raises the error.
-        all_sent.set()
-        await call.done_writing()
+        if not call.done():
+            all_sent.set()
+            await call.done_writing()

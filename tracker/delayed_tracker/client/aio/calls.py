@@ -19,6 +19,7 @@ from delayed_tracker.v1 import tracker_pb2 as pb
 Result = TypeVar("Result")
 
 StreamCall = grpc.aio.StreamStreamCall[bytes, pb.AddMessagesStreamResponse]
+ImportCall = grpc.aio.StreamUnaryCall[pb.ImportSnapshotsRequest, pb.ImportSnapshotsResponse]
 
 
 class Calls:
@@ -86,17 +87,9 @@ class Calls:
         )
         call = performer(timeout=self.settings.import_timeout_s)  # type: ignore[call-arg]  # as for add_stream
         try:
-            # After a refusal the service reads no more requests; the answer contains the reason.
-            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                for request in requests:
-                    await call.write(request)
-                await call.done_writing()
-            answer: pb.ImportSnapshotsResponse = await call
+            return await upload(call, requests)
         except grpc.aio.AioRpcError as error:
             raise self.failure(error) from error
-        finally:
-            call.cancel()
-        return answer
 
     def failure(self, error: grpc.aio.AioRpcError) -> TrackerCallError:
         """Return the exception for a failed call, to be raised ``from error``."""
@@ -149,3 +142,41 @@ class Calls:
         """Refuse a call from another event loop; raises WrongEventLoop."""
         if asyncio.get_running_loop() is not self._loop:
             raise WrongEventLoop
+
+
+def stop_at_end(sender: "asyncio.Task[None]", call: "grpc.aio.RpcContext") -> None:
+    """Cancel the task that writes a call's requests when the service ends the call.
+
+    A write that fails at that time would replace the service's status by INTERNAL (grpc/grpc#36066).
+    """
+
+    def stop(_: object) -> None:
+        sender.cancel()
+
+    call.add_done_callback(stop)
+
+
+async def upload(call: ImportCall, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
+    """Write the requests of a call that has begun, and return its answer, which may come before all are written.
+
+    Raises:
+        grpc.aio.AioRpcError: as the service ended the call.
+    """
+    sender = asyncio.create_task(_send(call, requests))
+    stop_at_end(sender, call)
+    try:
+        await asyncio.wait({sender})
+        if not sender.cancelled():
+            sender.result()
+        return await call
+    finally:
+        sender.cancel()
+        call.cancel()
+        await asyncio.gather(sender, return_exceptions=True)
+
+
+async def _send(call: ImportCall, requests: Iterator[pb.ImportSnapshotsRequest]) -> None:
+    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        for request in requests:
+            await call.write(request)
+        await call.done_writing()
