@@ -22,6 +22,16 @@ def text_files() -> Iterator[Path]:
     return _text_files(ROOT)
 
 
+def entries_by_folder() -> dict[str, int]:
+    """Return the number of files and folders in each folder that people open, without data of tests and demos."""
+    folders: dict[str, set[str]] = {}
+    for path in text_files():
+        inner = path.relative_to(ROOT)
+        for folder in inner.parents:
+            folders.setdefault(str(folder), set()).add(inner.relative_to(folder).parts[0])
+    return {folder: len(names) for folder, names in folders.items()}
+
+
 def _text_files(directory: Path) -> Iterator[Path]:
     for path in directory.iterdir():
         if _is_left_by_tools(path):

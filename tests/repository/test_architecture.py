@@ -1,5 +1,6 @@
 """Each answer of docs/architecture.md names a file and something in it."""
 
+import ast
 import importlib
 import re
 from operator import attrgetter
@@ -8,10 +9,28 @@ from pathlib import Path
 import pytest
 
 from tests.repository.documents import read
-from tests.repository.project_tree import ROOT
+from tests.repository.project_tree import PARTS, ROOT, entries_by_folder
 
 PAGE = read("docs/architecture.md")
 ANSWERS = re.findall(r"^\| ([^|]+\?) \| `([^`]+)` \| `([^`]+)` \|$", PAGE, re.MULTILINE)
+
+
+ROOMS = sorted(path for part in PARTS[:-1] for path in part.rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("path", ROOMS, ids=[str(path.parent.relative_to(ROOT)) for path in ROOMS])
+def test_a_package_says_which_file_to_open_first(path: Path):
+    """The docstring names a file of the package."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert docstring
+    first = re.search(r"Open\s+``(\S+)``", docstring)
+    assert first, "end the docstring with: Open ``FILE`` first."
+    assert (path.parent / first[1]).is_file()
+
+
+def test_no_folder_is_crowded():
+    """A folder has at most twenty entries, package marker and all."""
+    assert {folder: count for folder, count in entries_by_folder().items() if count > 20} == {}
 
 
 def test_there_are_twenty_questions():

@@ -1,4 +1,8 @@
-"""Rebuilds the index of delayed messages from the ledgers themselves, with Spark."""
+"""Rebuilds the index of delayed messages from the ledgers themselves, with Spark.
+
+Takes URLs of ledgers, gives snapshots in a storage or a service, a comparison with an index, or a table of entries.
+Open ``jobs/rebuild.py`` first.
+"""
 
 from delayed_tracker.spark.source.python_worker import suppress_disconnect_traceback
 

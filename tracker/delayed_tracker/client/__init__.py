@@ -1,7 +1,8 @@
 """Client for dispatchers: typed, asynchronous, with no dependency on numpy or on the service.
 
 Programs without an event loop import ``DelayedTrackerClient`` from ``delayed_tracker.client.blocking``, and the rest
-from here.
+from here. Calls of a dispatcher go in, frozen answers or errors come out.
+Open ``aio/client.py`` first.
 """
 
 from delayed_tracker.client.aio.client import DelayedTrackerClient

@@ -1,1 +1,5 @@
-"""Commands ``delayed-tracker ledgers``: work on the whole ledgers of topics."""
+"""Commands ``delayed-tracker ledgers``: work on the whole ledgers of topics.
+
+Each takes URLs of ledgers, and lists, verifies or copies them.
+Open ``commands.py`` first.
+"""

@@ -2,6 +2,7 @@
 
 The rules (the calls, their batches and retries, the meaning of errors) are those of ``delayed_tracker.client``, written
 once. Settings, answers and errors are the same classes and are imported from there.
+Open ``client.py`` first; its parts are generated from those of ``aio``.
 """
 
 from delayed_tracker.client.blocking.client import DelayedTrackerClient

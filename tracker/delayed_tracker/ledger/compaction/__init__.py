@@ -1,4 +1,8 @@
-"""Compacts topics, and reads compacted topics."""
+"""Compacts topics, and reads compacted topics.
+
+Takes a topic's messages, gives a compacted ledger, and answers by key, time and last message (PIP-429).
+Open ``compactor.py`` first.
+"""
 
 from delayed_tracker.ledger.compaction.compactor import (
     CompactedLedgerWriter,

@@ -1,4 +1,9 @@
-"""Reads the messages of a topic's entries as consumers receive them."""
+"""Reads the messages of a topic's entries as consumers receive them.
+
+Takes entries, and gives messages out of batches and chunks, decompressed and decrypted, without those of aborted
+transactions.
+Open ``reader.py`` first.
+"""
 
 from delayed_tracker.ledger.messages.chunks import IncompleteMessage
 from delayed_tracker.ledger.messages.exposure import FRAME_PROTOCOL_VERSION, frame_exposed, without_broker_frames

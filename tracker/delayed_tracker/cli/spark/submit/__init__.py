@@ -1,1 +1,5 @@
-"""Directory of the script for spark-submit alone, because Spark puts it first on the import path."""
+"""Script for spark-submit, in a directory of its own, because Spark puts that first on the import path.
+
+Takes the arguments of ``spark-rebuild``.
+Open ``job.py`` first.
+"""

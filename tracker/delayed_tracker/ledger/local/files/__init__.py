@@ -1,5 +1,5 @@
 """Files of local ledgers: names and formats.
 
 Takes records and metadata and makes durable files.
-Read ``layout.py`` first, then ``records.py``.
+Open ``layout.py`` first, then ``records.py``.
 """
