@@ -2,6 +2,7 @@
 
 import pytest
 
+from delayed_tracker.cli.entry import run_installed
 from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
@@ -54,3 +55,15 @@ def test_numbers_never_change():
 def test_each_error_has_its_exit_code(error: DelayedTrackerError, code: int):
     """Errors with different remedies have different exit codes."""
     assert exit_code_of(error) == code
+
+
+def test_an_interrupt_while_packages_are_imported_ends_quietly(capsys):
+    """As at any later time: status 130 and no message."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        run_installed(interrupted, "delayed-tracker", "")
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == ""

@@ -222,6 +222,15 @@ def test_a_rebuild_goes_on_past_damage_if_it_is_to(command, tmp_path):
         ),
         (of("index", "--output", "~/table"), "--output: '~/table' is not valid; ~ is not replaced by a home"),
         (of("inspect", "--prometheus", "/proc"), "--prometheus: '/proc' is not valid; Is a directory"),
+        (of("inspect", "--master", "lokal[2]"), "--master: 'lokal[2]' is not valid; give local, local[N], local[*]"),
+        (
+            ("inspect", "--source", "ledger:/nowhere"),
+            "--source: 'ledger:/nowhere' is not valid; /nowhere: give a directory that exists",
+        ),
+        (
+            ("inspect", "--source", "bookkeeper+file:/nowhere?metadata=dump"),
+            "/nowhere: give a directory that exists",
+        ),
     ],
 )
 def test_wrong_options_are_named(command, arguments, said):
@@ -253,7 +262,7 @@ def test_metadata_that_cannot_be_read_is_named(command, tmp_path, words):
         )
         assert ran.status == 2, ran.err
         assert "--source: 'bookkeeper+file:" in ran.err.splitlines()[-1]
-        assert f"is not valid; {file}: {reason}; name files that can be read" in ran.err.splitlines()[-1]
+        assert f"is not valid; metadata={file}: {reason}; name files that can be read" in ran.err.splitlines()[-1]
 
 
 @pytest.mark.deep

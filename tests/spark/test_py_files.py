@@ -1,10 +1,14 @@
 """The archive for ``--py-files`` has what executors import, though the packages have four roots."""
 
+import os
+import resource
 import subprocess
 import sys
 import sysconfig
 import zipfile
 from pathlib import Path
+
+import pytest
 
 import delayed_tracker
 
@@ -49,3 +53,26 @@ def test_other_endings_and_places_are_refused(command, tmp_path):
     ran = command("py-files", str(tmp_path / "nowhere" / "delayed_tracker.zip"))
     assert ran.status == 2
     assert "No such file or directory" in ran.err
+
+
+@pytest.mark.slow
+def test_a_full_disk_leaves_the_old_archive(tmp_path):
+    """Nothing is left of the new one; the error says what to do."""
+    archive = tmp_path / "delayed_tracker.zip"
+    archive.write_bytes(b"old")
+
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "delayed_tracker.cli.spark", "py-files", str(archive)],
+        preexec_fn=limit_files,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 4
+    assert "cannot be written: File too large; make room, and run it again" in ran.stderr
+    assert archive.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [archive]

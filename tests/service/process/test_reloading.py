@@ -1,6 +1,7 @@
 """SIGHUP makes a running service read its settings again."""
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from structlog.testing import capture_logs
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.process.reloading import Reload, Reloader
-from delayed_tracker.service.server import TrackerServer
+from delayed_tracker.service.server import TrackerServer, drain_ms_of
 from delayed_tracker.service.settings.load import InvalidSettings, SettingProblem
 from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.harness.rpc import opened, poll
 from tests.service.harness.service_process import Connected, serving_process
@@ -49,6 +51,36 @@ async def reload_line(server: TrackerServer, read) -> dict:
         await asyncio.wait([running])
     (line,) = lines
     return line
+
+
+@pytest.mark.parametrize(("before", "after"), [("info", "warning"), ("warning", "error"), ("error", "info")])
+async def test_a_reload_that_changes_the_level_is_reported_by_the_more_talkative(written_log, before, after):
+    """The keys that need a restart are named, although the new level may hide the line."""
+    stream = written_log("json", before)
+    current = settings_of(log_level=before)
+    wanted = settings_of(log_level=after, worker_threads=5)
+    applied = asyncio.Event()
+
+    def apply(settings: Settings) -> None:
+        set_log_level(settings.telemetry.log_level)
+        applied.set()
+
+    reloader = Reloader(lambda: wanted, current=lambda: current, apply=apply)
+    running = asyncio.create_task(reloader.run())
+    reloader.ask()
+    async with asyncio.timeout(10):
+        await applied.wait()
+        while not stream.getvalue():  # noqa: ASYNC110  # logged in the same step as the change, or before it
+            await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    assert json.loads(stream.getvalue())["need_restart"] == ["workerThreads"]
+
+
+@pytest.mark.parametrize(("grace_ms", "drain_ms"), [(0, 0), (1_000, 500), (1_500, 750), (10_000, 9_000)])
+def test_trackers_have_part_of_any_grace_period(grace_ms, drain_ms):
+    """A second is for closing connections and the storage, of a short period at most half."""
+    assert drain_ms_of(grace_ms) == drain_ms
 
 
 async def test_limits_hold_for_the_next_call():

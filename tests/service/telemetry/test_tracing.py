@@ -1,5 +1,6 @@
 """Spans of calls and storage operations."""
 
+import asyncio
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -140,13 +141,14 @@ def test_the_environment_names_the_service(monkeypatch, exporter):
 
 
 @pytest.mark.slow
-async def test_a_collector_that_is_not_there_does_not_hold_up_the_end():
-    """Spans that cannot be sent within the grace period are dropped."""
+@pytest.mark.parametrize("grace_ms", [0, 60_000])
+async def test_a_collector_that_is_not_there_does_not_hold_up_the_end(grace_ms):
+    """Spans that cannot be sent within two seconds, or within the grace period, are dropped."""
     settings = settings_of(
         storage_url="memory:",
         grpc_listen_address="127.0.0.1:0",
         http_listen_address="127.0.0.1:0",
-        shutdown_grace_ms=0,
+        shutdown_grace_ms=grace_ms,
         tracing_endpoint="http://127.0.0.1:1",
     )
     server = TrackerServer(settings)
@@ -155,7 +157,8 @@ async def test_a_collector_that_is_not_there_does_not_hold_up_the_end():
         call = channel.unary_unary(f"/{SERVICE}/GetTrackerStats")
         with pytest.raises(grpc.aio.AioRpcError):
             await call(b"")
-    await server.stop()
+    async with asyncio.timeout(30):
+        await server.stop()
 
 
 def test_a_collector_receives_the_spans():
@@ -181,10 +184,28 @@ def test_a_collector_receives_the_spans():
     assert (span.name, span.trace_id.hex()) == (f"{SERVICE}/OpenTracker", TRACE)
 
 
-def test_an_endpoint_that_is_no_url_is_refused():
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "collector:4317",
+        "http://",
+        "http://collector",
+        "http://collector:0",
+        "http://collector:x",
+        "http://collector:99999",
+        "http://collector:4317/v1/traces",
+        "http://user:secret@collector:4317",
+    ],
+)
+def test_an_endpoint_of_another_form_is_refused(endpoint):
     """The error has an example of an endpoint."""
-    with pytest.raises(InvalidInput, match=r"tracingEndpoint.*collector:4317.*http://HOST:PORT"):
-        settings_of(tracing_endpoint="collector:4317")
+    with pytest.raises(InvalidInput, match=rf"tracingEndpoint.*{endpoint}.*http://HOST:PORT"):
+        settings_of(tracing_endpoint=endpoint)
+
+
+def test_endpoints_with_host_and_port_are_accepted():
+    for endpoint in ("http://127.0.0.1:4317", "https://collector.example:443", "http://[::1]:4317"):
+        assert settings_of(tracing_endpoint=endpoint).telemetry.tracing_endpoint == endpoint
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 Imports only the base packages, and prints the name of an extra that is missing.
 """
 
+import signal
 import sys
 from collections.abc import Callable
 
@@ -30,6 +31,9 @@ def run_installed(begin: Callable[[], None], program: str, remedy: str) -> None:
     """Run a program; if one of its packages is missing, print the command that installs it."""
     try:
         begin()
+    except KeyboardInterrupt:
+        # Programs that have begun handle it themselves; this is the time of their imports.
+        sys.exit(128 + signal.SIGINT)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in _OURS:
             raise

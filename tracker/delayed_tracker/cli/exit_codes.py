@@ -29,6 +29,7 @@ class ExitCode(enum.IntEnum):
 _BY_REASON = {
     "ADDRESS_IN_USE": ExitCode.ADDRESS_IN_USE,
     "ADDRESS_UNUSABLE": ExitCode.USAGE,
+    "ARCHIVE_NOT_WRITTEN": ExitCode.STORAGE_UNUSABLE,
     "BAD_USAGE": ExitCode.USAGE,
     "BATCH_TOO_LARGE": ExitCode.USAGE,
     "BROKER_METADATA_DISABLED": ExitCode.USAGE,

@@ -69,9 +69,11 @@ _STREAMS_BEYOND_CALLS = 100
 With them, a call above the limit is refused with a reason, and health checks are answered meanwhile.
 """
 _CLOSE_MS = 1_000
-"""End of the grace period that is reserved for closing connections and the storage."""
+"""End of the grace period, at most half of it, that is reserved for closing connections and the storage."""
 _CLOSE_SECONDS_MIN = 0.1
 """Minimum time for each of these closes, even if the grace period is over."""
+_SPANS_SECONDS_MAX = 2.0
+"""Time for the last spans, so that a collector that does not answer hardly delays a restart."""
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
@@ -215,7 +217,7 @@ class TrackerServer:
 
         await self._kernels.stop()
         await self.health.enter(Stage.DRAINING)
-        await self.trackers.drain(max(self.settings.server.shutdown_grace_ms - _CLOSE_MS, 0))
+        await self.trackers.drain(drain_ms_of(self.settings.server.shutdown_grace_ms))
         self.health.end_watches()
         await server.stop(remaining_seconds())
         try:
@@ -230,7 +232,7 @@ class TrackerServer:
         except TimeoutError:
             _log.warning("ledgers did not close in time", ledgers=self.settings.ledger.ledger_source_url)
         if self._tracing is not None:
-            await _close_tracing(self._tracing, remaining_seconds())
+            await _close_tracing(self._tracing, min(remaining_seconds(), _SPANS_SECONDS_MAX))
 
     def _bound_grpc(self, address: Address, connections_max: int) -> grpc.aio.Server:
         server = grpc.aio.server(options=self._grpc_options(connections_max))
@@ -300,6 +302,11 @@ def _tracing_of(settings: Settings) -> "Tracing | None":
         remedy = "install the tracing packages: pip install 'delayed-tracker[tracing]', or leave it empty"
         raise InvalidInput("tracingEndpoint", endpoint, remedy) from error
     return Tracing.to(endpoint)
+
+
+def drain_ms_of(grace_ms: int) -> int:
+    """Return the part of a grace period in which trackers finish what they have begun."""
+    return max(grace_ms - _CLOSE_MS, grace_ms // 2)
 
 
 async def _close_tracing(tracing: "Tracing", within_seconds: float) -> None:

@@ -9,7 +9,13 @@ from delayed_tracker.ledger.errors import MetadataInvalid, TopicNotFound
 from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
 from delayed_tracker.ledger.metadata.metadata_store import open_metadata
 from delayed_tracker.ledger.source import BookieDisk
-from delayed_tracker.ledger.source_url import bookie_disk_options, open_source, parse_source_url
+from delayed_tracker.ledger.source_url import (
+    SourceUrl,
+    bookie_disk_options,
+    open_source,
+    parse_source_url,
+    translate_source_errors,
+)
 from delayed_tracker.ledger.topic.topic_log import LedgerSource
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.spark.source.source_options import SourceOptions
@@ -33,6 +39,13 @@ def open_chosen(
     url = parse_source_url(text)
     if url.scheme != "bookkeeper+file":
         return open_source(text, on_error=options.on_error)
+    with translate_source_errors(url):
+        return _open_disk(url, options, ledgers_of)
+
+
+def _open_disk(
+    url: SourceUrl, options: SourceOptions, ledgers_of: Callable[[TopicCatalogue, TopicName], Iterable[int]]
+) -> BookieDisk:
     dump, open_ledgers = bookie_disk_options(url)
     catalogue = TopicCatalogue(open_metadata(dump))
     ledger_ids: list[int] = []

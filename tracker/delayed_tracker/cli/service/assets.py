@@ -1,7 +1,6 @@
 """Command ``delayed-tracker assets``: writes the configuration file, Prometheus rules and Grafana dashboards."""
 
 import enum
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import counted, print_json, say
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.files.replacing import replacing
 
 _CLI: Final = Path(__file__).resolve().parents[1]
 _PARTS: Final = (("conf", "tracker.conf"), ("conf/prometheus", "*.yml"), ("grafana/dashboards", "*.json"))
@@ -102,15 +102,10 @@ def _outcome(directory: Path, asset: _Asset) -> Outcome:
 
 
 def _write(path: Path, content: bytes) -> None:
-    # Replaced in one step, because Prometheus and Grafana may be reading the directory.
-    written = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with replacing(path) as written:
             written.write_bytes(content)
-            written.replace(path)
-        finally:
-            written.unlink(missing_ok=True)
     except OSError as error:
         raise _unusable(path, error) from error
 

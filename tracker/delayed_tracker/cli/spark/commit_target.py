@@ -51,8 +51,11 @@ def check_target(url: str, target: CommitTarget) -> None:
     except OSError as error:
         raise InvalidInput("--commit", url, f"{error.strerror}; give a file that can be written") from error
     if is_there:
-        with target:
-            pass
+        try:
+            with target:
+                pass
+        except InvalidInput as error:
+            raise InvalidInput("--commit", url, error.remedy) from error
 
 
 def storage_file(url: str) -> Path | None:

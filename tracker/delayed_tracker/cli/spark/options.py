@@ -12,6 +12,7 @@ from delayed_tracker.cli.spark.textfile import writable
 from delayed_tracker.cli.terminal.options import reject_tilde_path
 from delayed_tracker.cli.tracker.offering import parse_instant
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.source_url import SourceUrl, parse_source_url
 from delayed_tracker.spark.source.source_options import parse_options
 
 Source = Annotated[
@@ -128,8 +129,17 @@ def source_options(
         "onError": on_error,
     }
     options = {name: value for name, value in given.items() if value is not None}
-    parse_options(options)
+    for url in parse_options(options).urls:
+        _require_place(parse_source_url(url))
     return options
+
+
+def _require_place(url: SourceUrl) -> None:
+    """Refuse a directory that is not there before Spark starts, which takes time. The driver reads it first."""
+    if url.scheme in ("bookkeeper+file", "ledger"):
+        for path in url.paths:
+            if not Path(path).is_dir():
+                raise InvalidInput("--source", url.text, f"{url.part(path)}: give a directory that exists")
 
 
 def spark_options(given: Sequence[str] | None) -> dict[str, str]:

@@ -4,6 +4,7 @@ Executors then need the libraries of the extra, but not this package, so driver 
 Python imports a namespace package from an archive only if the archive has entries for its directories. A wheel has none.
 """
 
+import errno
 import zipfile
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,14 @@ import typer
 import delayed_tracker
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import counted, print_json, say
-from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.files.replacing import replacing
+
+
+class ArchiveNotWritten(DelayedTrackerError):
+    """There is no room for the archive; an existing one is as it was. Make room, and run the command again."""
+
+    reason = "ARCHIVE_NOT_WRITTEN"
 
 
 def py_files_command(
@@ -33,11 +41,15 @@ def py_files_command(
         )
     count = 0
     try:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        with replacing(file) as written, zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, source in sorted(_members().items()):
                 archive.write(source, name)
                 count += source.is_file()
     except OSError as error:
+        if error.errno in (errno.EDQUOT, errno.EFBIG, errno.ENOSPC):
+            raise ArchiveNotWritten(
+                f"{file} cannot be written: {error.strerror}; make room, and run it again"
+            ) from error
         remedy = "give a file in a directory that can be written"
         raise InvalidInput("FILE.zip", str(file), f"{error.strerror}; {remedy}") from error
     if as_json:

@@ -1,5 +1,6 @@
 """Runs a Spark session for one command, and shows the job's progress: a bar on a terminal, log lines elsewhere."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +28,9 @@ _LOOK_EVERY_S: Final = 0.25
 _JAVA_ENDS_WITHIN_S: Final = 1.0
 """Longest time in seconds between the end of a process's sockets and its own end."""
 
+_MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(spark|k8s)://.+")
+_NO_MASTER: Final = "Cannot call methods on a stopped SparkContext"
+"""Message of Spark when it has given up to reach its master."""
 Report = Callable[[str], None]
 """Called with the name of a stage when it begins."""
 
@@ -73,6 +77,8 @@ def spark_job(
         SparkJobFailed: Spark failed for a reason that is not this project's.
     """
     settings = spark_options(options)
+    if master is not None and not _MASTER.fullmatch(master):
+        raise InvalidInput("--master", master, "give local, local[N], local[*], spark://HOST:PORT, yarn or k8s://URL")
     if log is not None and is_submitted():
         raise InvalidInput(
             "--spark-log", str(log), "leave it out: spark-submit has started Spark and decides where its log goes"
@@ -114,7 +120,10 @@ def _started(master: str | None, name: str, options: Mapping[str, str], output: 
         # Java ended before it sent an answer to Python.
         raise SparkJobFailed(f"Spark cannot start: {output.first_error() or first_message(error)}") from error
     except (PySparkException, Py4JError) as error:
-        raise SparkJobFailed(f"Spark cannot start: {first_message(error)}") from error
+        said = first_message(error)
+        if _NO_MASTER in said:
+            said = f"no Spark master answers at {master}"
+        raise SparkJobFailed(f"Spark cannot start: {said}") from error
 
 
 def _stop(session: SparkSession) -> None:

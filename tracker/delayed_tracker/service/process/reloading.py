@@ -5,6 +5,7 @@ key keeps its old value until the next start, and is logged.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -85,5 +86,20 @@ class Reloader:
         except DelayedTrackerError as error:
             _log.warning("settings not reloaded, the old ones stay", problem=error.message.replace("\n", "; "))
             return
-        self._apply(reload.settings)
-        _log.info("settings reloaded", changed=list(reload.changed), need_restart=list(reload.ignored))
+        levels = [_level_of(settings) for settings in (self._current(), reload.settings)]
+        if levels == sorted(levels):
+            # The new level may hide the line.
+            _tell(reload)
+            self._apply(reload.settings)
+        else:
+            self._apply(reload.settings)
+            _tell(reload)
+
+
+def _level_of(settings: Settings) -> int:
+    return logging.getLevelNamesMapping()[settings.telemetry.log_level.upper()]
+
+
+def _tell(reload: Reload) -> None:
+    level = logging.WARNING if reload.ignored else logging.INFO
+    _log.log(level, "settings reloaded", changed=list(reload.changed), need_restart=list(reload.ignored))

@@ -145,7 +145,8 @@ class ServerSettings(Section):
         10_000,
         "shutdownGraceMillis",
         Group.SERVER,
-        "After SIGTERM or SIGINT the service finishes what it has begun within this time.",
+        "After SIGTERM or SIGINT the service finishes what it has begun within this time. Its last second, at most half of it, "
+        "is for closing connections and the storage.",
         unit="ms",
         maximum=3_600_000,
     )

@@ -1,8 +1,10 @@
 """Settings of metrics, logs and traces."""
 
+import re
 from dataclasses import dataclass
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.keys import Group, Section, setting
 
 _DAY_MS = 86_400_000
@@ -67,6 +69,16 @@ class TelemetrySettings(Section):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tracing_endpoint and not self.tracing_endpoint.startswith(("http://", "https://")):
+        if self.tracing_endpoint and not _is_endpoint(self.tracing_endpoint):
             remedy = "give http://HOST:PORT, such as http://127.0.0.1:4317, or https: for TLS"
             raise InvalidInput("tracingEndpoint", self.tracing_endpoint, remedy)
+
+
+def _is_endpoint(url: str) -> bool:
+    scheme, _, address = url.partition("://")
+    if scheme not in ("http", "https") or re.search(r"[/@?#]", address):
+        return False
+    try:
+        return Address.parse(address).port > 0
+    except ValueError:
+        return False
