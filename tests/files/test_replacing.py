@@ -17,7 +17,7 @@ def test_the_new_file_takes_the_place_of_the_old_one(tmp_path):
 
 
 def test_after_an_error_the_old_file_is_as_it_was(tmp_path):
-    """What was written of the new file is removed."""
+    """The part of the new file that was written is removed."""
     path = tmp_path / "file"
     path.write_text("old")
 
