@@ -10,8 +10,8 @@ import pytest
 
 from delayed_tracker.cli.exit_codes import ExitCode
 
-DEMO_TIMEOUT_S = 180
-"""Three minutes, as the demo promises."""
+DEMO_TIMEOUT_S = 630
+"""Longer than the demo's own limit."""
 
 pytestmark = pytest.mark.slow
 
@@ -66,8 +66,9 @@ async def test_a_demo_that_is_stopped_leaves_nothing_behind(tmp_path, number):
 @pytest.mark.deep  # CI runs `make demo`, which checks its own claims
 @pytest.mark.timeout(DEMO_TIMEOUT_S + 30)
 async def test_the_demo_holds():
-    """Every claim of the demo holds, in under three minutes and through a kill -9."""
-    status, out, _ = await demo("--json")
+    """Every claim of the demo holds, through a kill -9."""
+    status, out, err = await demo("--json")
+    assert out, err
     report = json.loads(out)
     assert [claim for claim in report["claims"] if not claim["held"]] == []
     assert status == 0

@@ -23,8 +23,8 @@ from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import answer_console, print_json
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
-TIME_LIMIT_S = 175
-"""Time limit in seconds: the demo takes about 90 seconds, and the help promises less than three minutes."""
+TIME_LIMIT_S = 600
+"""Time limit in seconds, for a service that hangs. The demo takes about 90 on two idle cores, several times that on busy ones."""
 
 
 class DemoTooSlow(DelayedTrackerError):
