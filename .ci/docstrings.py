@@ -59,7 +59,7 @@ def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the strings that are read as prose, with their lines: an opening word and a word in small letters."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"\s*\w+ [a-z]", node.value):
-            yield node.lineno, node.value.lstrip()
+            yield node.lineno, node.value
 
 
 def main() -> int:

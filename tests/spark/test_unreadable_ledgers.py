@@ -81,6 +81,6 @@ def test_verify_fails_if_entries_are_unreadable(cluster, again):
     assert ran.status == 1
     assert "bad: entries 2:0 to 59: " in ran.out
     assert "matches all readable entries, but 60 entries are unreadable" in ran.out
-    assert "is what the ledgers say" not in ran.out
+    assert "the index matches the ledgers" not in ran.out
     document = cluster.verify(part, "--on-error", "skip", "--json").document
     assert (document["equal"], len(document["bad_entries"]), document["trackers"][0]["extra"]) == (False, 1, 0)

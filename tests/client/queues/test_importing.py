@@ -104,9 +104,10 @@ async def test_a_large_import_that_is_refused_early_ends_with_the_refusal(real, 
             yield from buckets(ledger)
 
     for _ in range(20):
+        made = 0
         with pytest.raises(Fenced):
             await client.import_snapshots(TOPIC, "billing", many(), bucket_count=5_000, expected_epoch=77)
-    assert made < 20 * 5_000
+        assert made < 5_000
 
 
 async def test_a_service_that_is_gone_is_not_waited_for(real, client):

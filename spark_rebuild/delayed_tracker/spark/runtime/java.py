@@ -22,6 +22,7 @@ from typing import Final
 
 from numba.misc.appdirs import user_cache_dir
 
+from delayed_tracker.files.replacing import replacing
 from delayed_tracker.spark.errors import JavaNotFound
 
 VERSION_MIN: Final = 17
@@ -114,10 +115,9 @@ def _home_without_vectors(java: Path) -> Path:
     if not script.exists() or script.read_text(encoding="utf-8") != text:
         script.parent.mkdir(parents=True, exist_ok=True)
         # Other processes may be starting at the same time, so the script appears whole.
-        fresh = script.with_name(f"java.{os.getpid()}")
-        fresh.write_text(text, encoding="utf-8")
-        fresh.chmod(0o755)
-        fresh.replace(script)
+        with replacing(script) as fresh:
+            fresh.write_text(text, encoding="utf-8")
+            fresh.chmod(0o755)
     return home
 
 

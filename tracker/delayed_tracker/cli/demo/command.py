@@ -24,7 +24,7 @@ from delayed_tracker.cli.terminal.output import answer_console, print_json
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
 TIME_LIMIT_S = 600
-"""Time limit in seconds, for a service that hangs. The demo takes about 90 on two idle cores, several times that on busy ones."""
+"""Time limit in seconds, for a service that hangs. The demo takes about 90 on two idle cores, more on busy ones."""
 
 
 class DemoTooSlow(DelayedTrackerError):

@@ -1,6 +1,7 @@
 """State shared by verbs and effect results: bits, copies, leases and counters, and the moves between them.
 
-Every method keeps the invariants that concern it (``delayed_tracker.core.inspect.invariants``). The callers decide when each move happens.
+Every method keeps the invariants that concern it (``delayed_tracker.core.inspect.invariants``). The callers decide when
+each move happens.
 """
 
 from collections.abc import Sequence
