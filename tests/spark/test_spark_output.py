@@ -35,7 +35,9 @@ def test_the_last_bytes_are_kept():
 
 
 def test_nothing_is_left_behind_unless_it_is_wanted(temporary):
-    """Neither files nor log handlers are left behind by default."""
+    """Files are not left behind by default, and a second output leaves no log handler beside the silent one."""
+    with SparkOutput(None):
+        pass
     handlers = [*logging.getLogger().handlers]
     with SparkOutput(None) as output:
         os.write(output.fileno(), b"WARN\n")
@@ -48,6 +50,27 @@ def test_log_lines_of_libraries_are_taken_too(capsys):
     with SparkOutput(None) as output:
         logging.getLogger("py4j").error("Java has gone")
         assert kept(output) == b"Java has gone\n"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_library_that_logs_after_the_end_prints_nothing(monkeypatch, capsys):
+    """A thread of py4j that notices the end of Java late prints no traceback, whichever handler it has found."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    with SparkOutput(None):
+        found = [*root.handlers]
+    late = logging.LogRecord("root", logging.ERROR, "", 0, "Exception while sending command.", (), None)
+    for handler in found:
+        handler.handle(late)
+    logging.error("Exception while sending command.")  # noqa: LOG015  # as py4j does
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full, of Linux")
+def test_a_full_disk_costs_lines_of_libraries_only(capsys):
+    """A log that no longer takes lines prints no traceback in place of them."""
+    with SparkOutput(Path("/dev/full")):
+        logging.getLogger("py4j").error("Java has gone")
     assert capsys.readouterr().err == ""
 
 

@@ -3,11 +3,12 @@
 import logging
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from threading import Thread
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TextIO
 
 from delayed_tracker.core.values.errors import InvalidInput
 
@@ -16,6 +17,9 @@ KEPT_BYTES_MAX: Final = 2**20
 _READ_BYTES: Final = 2**16
 _CATCH_UP_S: Final = 1.0
 _ERROR: Final = re.compile(r"^.*(?:Error|Exception|Invalid|Unrecognized|Conflicting)\b.*$", re.MULTILINE)
+
+_SILENT: Final = logging.NullHandler()
+"""Stays when an output is closed, so that no library adds a handler for stderr."""
 
 
 class SparkOutput:
@@ -46,9 +50,11 @@ class SparkOutput:
                 remedy = f"{error.strerror}: give a file that can be written"
                 raise InvalidInput("--spark-log", str(file), remedy) from error
             self._begin = os.fstat(self._descriptor).st_size
-        # Without a handler, py4j would print an interrupt to stderr.
-        self._logged = logging.StreamHandler(os.fdopen(self._descriptor, "w", closefd=False, encoding="utf-8"))
+        # Without any handler, py4j would print tracebacks to stderr: of an interrupt, and of a Java that has gone, which
+        # its finalizer thread may find after the end of the block.
+        self._logged = _LibraryLog(os.fdopen(self._descriptor, "w", closefd=False, encoding="utf-8"))
         logging.getLogger().addHandler(self._logged)
+        logging.getLogger().addHandler(_SILENT)
 
     def __enter__(self) -> Self:
         """Return the collector; see the class."""
@@ -100,6 +106,28 @@ class SparkOutput:
     def _close(self) -> None:
         if self._descriptor >= 0:
             logging.getLogger().removeHandler(self._logged)
-            self._logged.stream.close()
+            self._logged.close()
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+class _LibraryLog(logging.StreamHandler[TextIO]):
+    """Writes the log of libraries; drops lines that come after its end, and lines that a full disk refuses."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, unless the stream is closed; a thread may have found this handler just before its end."""
+        if not self.stream.closed:
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name that logging gives it
+        """Drop the line: the command reports its own error, and a traceback on stderr would hide it."""
+
+    def close(self) -> None:
+        """Close the stream, after a line that another thread is writing."""
+        self.acquire()
+        try:
+            with suppress(OSError):  # a line that the full disk refused is tried again
+                self.stream.close()
+        finally:
+            self.release()
+        super().close()
