@@ -168,6 +168,19 @@ def test_oddities_read_as_protobuf_reads_them(oddity):
     assert_equal_protobuf([framed(REQUIRED + bytes.fromhex(oddity), b"payload")])
 
 
+@pytest.mark.parametrize("superfluous", [1, 2, 3, 4, 9])
+@pytest.mark.parametrize("wire_type", [0, 1, 2, 5])
+def test_tags_of_any_length_read_as_protobuf_reads_them(wire_type, superfluous):
+    """A tag with superfluous octets names the same field, in the broker's metadata and in the message's."""
+    value = {0: b"\x01", 1: bytes(8), 2: b"\x01p", 5: bytes(4)}[wire_type]
+    fields = [varint(number << 3 | wire_type, superfluous) + value for number in range(37)]
+    assert_equal_protobuf([framed(REQUIRED, b"payload", field) for field in fields])
+    assert_equal_protobuf([framed(REQUIRED + field, b"payload") for field in fields])
+    # Within a property, whose fields are a key and a value.
+    inner = [varint(number << 3 | 2, superfluous) + b"\x01p" for number in (1, 2)]
+    assert_equal_protobuf([framed(REQUIRED + varint(4 << 3 | 2) + sized(b"".join(inner)), b"payload")])
+
+
 def test_every_change_of_a_byte_reads_as_protobuf_reads_it():
     """An entry reads as in the protobuf parser with each byte set to each value that has a meaning on the wire."""
     entry = rich_entry()

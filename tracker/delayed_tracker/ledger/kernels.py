@@ -238,12 +238,15 @@ def _long_varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
 
 @register_jitable(forceinline=True)
 def _tag(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
-    """Return a tag of one or two octets and its end; the tag is 0 for any other. ``at`` must be below ``end``."""
+    """Return a tag of one or two octets and its end; the tag is 0 for any other. ``at`` must be below ``end``.
+
+    Two octets where one is enough are another one: a parser reads them as the shorter tag.
+    """
     tag = _octet(octets, at)
     at += 1
     if tag >= 0x80:
         high = _octet(octets, at) if at < end else np.int64(0x80)
-        tag = (tag & 0x7F) | high << 7 if high < 0x80 else np.int64(0)
+        tag = (tag & 0x7F) | high << 7 if 0 < high < 0x80 else np.int64(0)
         at += 1
     return (tag if tag >> 3 else np.int64(0)), at
 
