@@ -32,9 +32,14 @@ class Hosted:
     epoch: int
 
     async def add(self, parts: list[IndexColumns]) -> int:
-        """Add batch after batch, running effects in between as a service does; return the number of added indexes."""
+        """Add batch after batch, as a stream does: effects run in between, and a full tracker holds the next one back.
+
+        Returns: the number of added indexes.
+        """
         added = 0
         for part in parts:
+            while not self.host.unstored.has_room:
+                await self.host.unstored.wait_for_room()
             added += self.host.add(self.epoch, part).added_count
             await asyncio.sleep(0)
         return added
