@@ -204,6 +204,7 @@ def test_an_endpoint_of_another_form_is_refused(endpoint):
 
 
 def test_endpoints_with_host_and_port_are_accepted():
+    """Names, IPv4 and IPv6 addresses are hosts."""
     for endpoint in ("http://127.0.0.1:4317", "https://collector.example:443", "http://[::1]:4317"):
         assert settings_of(tracing_endpoint=endpoint).telemetry.tracing_endpoint == endpoint
 

@@ -10,6 +10,7 @@ import typer
 
 from delayed_tracker.cli.terminal.output import progress
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.files.full_disk import FULL_DISK
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.offload.blob_store import first_line
 from delayed_tracker.ledger.queries.topic_queries import TopicQueries
@@ -68,12 +69,7 @@ class LedgersNotWritten(DelayedTrackerError):
 
 _SEE_TO_IT: Final = "repair the disk, or give a directory on another disk"
 _MAKE_ROOM: Final = "make room for what is written, and run it again"
-_DISK_REMEDIES: Final = {
-    errno.EDQUOT: _MAKE_ROOM,
-    errno.EFBIG: _MAKE_ROOM,
-    errno.EIO: _SEE_TO_IT,
-    errno.ENOSPC: _MAKE_ROOM,
-}
+_DISK_REMEDIES: Final = {errno.EIO: _SEE_TO_IT, **dict.fromkeys(FULL_DISK, _MAKE_ROOM)}
 
 
 @contextmanager

@@ -238,10 +238,7 @@ def _long_varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
 
 @register_jitable(forceinline=True)
 def _tag(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
-    """Return a tag of one or two octets and its end; the tag is 0 for any other. ``at`` must be below ``end``.
-
-    Two octets where one is enough are another one: a parser reads them as the shorter tag.
-    """
+    """Return a tag of one octet, or of two if one is too few, and its end; 0 for any other. ``at`` is below ``end``."""
     tag = _octet(octets, at)
     at += 1
     if tag >= 0x80:

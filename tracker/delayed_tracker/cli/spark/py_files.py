@@ -4,7 +4,6 @@ Executors then need the libraries of the extra, but not this package, so driver 
 Python imports a namespace package from an archive only if the archive has entries for its directories. A wheel has none.
 """
 
-import errno
 import zipfile
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ import delayed_tracker
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import counted, print_json, say
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.files.full_disk import FULL_DISK
 from delayed_tracker.files.replacing import replacing
 
 
@@ -46,7 +46,7 @@ def py_files_command(
                 archive.write(source, name)
                 count += source.is_file()
     except OSError as error:
-        if error.errno in (errno.EDQUOT, errno.EFBIG, errno.ENOSPC):
+        if error.errno in FULL_DISK:
             raise ArchiveNotWritten(
                 f"{file} cannot be written: {error.strerror}; make room, and run it again"
             ) from error

@@ -112,12 +112,10 @@ class SparkOutput:
 
 
 class _LibraryLog(logging.StreamHandler[TextIO]):
-    """Writes the log of libraries; drops lines that come after its end, and lines that a full disk refuses."""
+    """Writes the log of libraries.
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, unless the stream is closed; a thread may have found this handler just before its end."""
-        if not self.stream.closed:
-            super().emit(record)
+    Drops lines that a full disk refuses, and those of a thread that has found this handler just before its end.
+    """
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name that logging gives it
         """Drop the line: the command reports its own error, and a traceback on stderr would hide it."""
