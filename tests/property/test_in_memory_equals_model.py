@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from tests.property.coverage import Coverage
 from tests.property.examples import tracker_examples
-from tests.property.test_tracker_equals_model import bucket_limits, steps
+from tests.property.test_tracker_equals_model import bucket_limits, steps_except
 from tests.property.tracker_world import World
 
 pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
@@ -24,7 +24,7 @@ REQUIRED_SHARES = {
 }
 
 # Leases are the same without buckets; the remaining steps take the rare paths as often as before.
-in_memory_steps = steps.filter(lambda step: step[0] not in ("restart_beside_foreign", "take_and_ack_leases"))
+in_memory_steps = steps_except("restart_beside_foreign", "take_and_ack_leases")
 """Without ``restart_beside_foreign``: there is no catalogue that could list a bucket."""
 
 

@@ -1,5 +1,7 @@
 """Property: under any verbs and any fate of effects, the core equals a dict and a sort."""
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -56,48 +58,55 @@ rows = st.lists(
 fates = st.sampled_from(["ok", "ok", "ok", "fail", "lost"])
 numbers = st.integers(0, 5)
 
-steps = st.one_of(
-    st.tuples(st.just("add"), rows),
-    st.tuples(st.just("add"), rows),
-    st.tuples(st.just("add"), rows),
-    st.tuples(st.just("pop"), st.integers(1, 6), st.sampled_from([0, 5, 20])),
-    st.tuples(st.just("pop"), st.integers(1, 6), st.sampled_from([5, 20])),
-    st.tuples(st.just("pop_at_next_delivery"), st.integers(1, 6), st.sampled_from([5, 20])),
-    st.tuples(st.just("pop_at_next_delivery"), st.integers(1, 6), st.sampled_from([5, 20])),
-    st.tuples(st.just("take_and_extend"), st.sampled_from([1, 10, 40]), st.booleans()),
-    st.tuples(st.just("take_and_reschedule"), st.integers(1, 30)),
-    st.tuples(st.just("send_and_reschedule"), numbers, st.integers(4, 40)),
-    st.tuples(st.just("ack"), numbers, positions),
-    st.tuples(st.just("expire_and_ack"), st.integers(0, 2), st.integers(1, 6), st.sampled_from([5, 20, 45])),
-    st.tuples(st.just("take_and_ack_leases"), st.integers(1, 6), positions, st.sampled_from([0, 0, -1, 1])),
-    st.tuples(st.just("nack"), numbers, positions, st.one_of(st.none(), st.integers(-5, 30))),
-    st.tuples(st.just("pass_time"), st.integers(0, 25)),
-    st.tuples(st.just("pass_time"), st.integers(0, 25)),
-    st.tuples(st.just("step_clock"), st.integers(-40, 40)),
-    st.tuples(st.just("advance_mark_delete"), st.builds(Position, ledgers, st.integers(-1, 6))),
-    st.tuples(st.just("clear")),
-    st.tuples(st.just("new_owner")),
-    st.tuples(st.just("check_contains"), positions),
-    st.tuples(st.just("finish_effect"), numbers, fates),
-    st.tuples(st.just("finish_effect"), numbers, fates),
-    st.tuples(st.just("finish_effect"), numbers, st.just("ok")),
-    st.tuples(st.just("fill_buckets"), st.integers(5, 90)),
-    st.tuples(st.just("fill_buckets"), st.integers(5, 90)),
-    st.tuples(st.just("lose_next_load")),
-    st.tuples(st.just("fail_next_store")),
-    st.tuples(st.just("fail_next_store")),
-    st.tuples(st.just("cancel"), positions, numbers),
-    st.tuples(st.just("cancel_and_reschedule"), numbers, st.integers(-2, 60)),
-    st.tuples(st.just("extend"), numbers, positions, st.sampled_from([1, 10, 40]), st.booleans()),
-    st.tuples(st.just("reset_cursor"), st.builds(Position, ledgers, st.integers(-1, 6))),
-    st.tuples(st.just("check_filter"), ledgers, st.integers(0, 6), st.integers(0, 9)),
-    st.tuples(st.just("expire_leases"), st.integers(0, 25)),
-    st.tuples(st.just("seal_mutable_bucket")),
-    st.tuples(st.just("restart")),
-    st.tuples(st.just("close_and_restart"), numbers),
-    st.tuples(st.just("restart_beside_foreign"), rows),
-    st.tuples(st.just("store_and_restart")),
-)
+STEPS: list[tuple[str, list[st.SearchStrategy[Any]]]] = [
+    ("add", [rows]),
+    ("add", [rows]),
+    ("add", [rows]),
+    ("pop", [st.integers(1, 6), st.sampled_from([0, 5, 20])]),
+    ("pop", [st.integers(1, 6), st.sampled_from([5, 20])]),
+    ("pop_at_next_delivery", [st.integers(1, 6), st.sampled_from([5, 20])]),
+    ("pop_at_next_delivery", [st.integers(1, 6), st.sampled_from([5, 20])]),
+    ("take_and_extend", [st.sampled_from([1, 10, 40]), st.booleans()]),
+    ("take_and_reschedule", [st.integers(1, 30)]),
+    ("send_and_reschedule", [numbers, st.integers(4, 40)]),
+    ("ack", [numbers, positions]),
+    ("expire_and_ack", [st.integers(0, 2), st.integers(1, 6), st.sampled_from([5, 20, 45])]),
+    ("take_and_ack_leases", [st.integers(1, 6), positions, st.sampled_from([0, 0, -1, 1])]),
+    ("nack", [numbers, positions, st.one_of(st.none(), st.integers(-5, 30))]),
+    ("pass_time", [st.integers(0, 25)]),
+    ("pass_time", [st.integers(0, 25)]),
+    ("step_clock", [st.integers(-40, 40)]),
+    ("advance_mark_delete", [st.builds(Position, ledgers, st.integers(-1, 6))]),
+    ("clear", []),
+    ("new_owner", []),
+    ("check_contains", [positions]),
+    ("finish_effect", [numbers, fates]),
+    ("finish_effect", [numbers, fates]),
+    ("finish_effect", [numbers, st.just("ok")]),
+    ("fill_buckets", [st.integers(5, 90)]),
+    ("fill_buckets", [st.integers(5, 90)]),
+    ("lose_next_load", []),
+    ("fail_next_store", []),
+    ("fail_next_store", []),
+    ("cancel", [positions, numbers]),
+    ("cancel_and_reschedule", [numbers, st.integers(-2, 60)]),
+    ("extend", [numbers, positions, st.sampled_from([1, 10, 40]), st.booleans()]),
+    ("reset_cursor", [st.builds(Position, ledgers, st.integers(-1, 6))]),
+    ("check_filter", [ledgers, st.integers(0, 6), st.integers(0, 9)]),
+    ("expire_leases", [st.integers(0, 25)]),
+    ("seal_mutable_bucket", []),
+    ("restart", []),
+    ("close_and_restart", [numbers]),
+    ("restart_beside_foreign", [rows]),
+    ("store_and_restart", []),
+]
+"""Each step of the world with its arguments; one that stands here twice is taken twice as often."""
+
+
+def steps_except(*left_out: str) -> st.SearchStrategy[tuple[object, ...]]:
+    """Return a strategy of the steps without some; a filter would discard nearly every script that is long."""
+    return st.one_of([st.tuples(st.just(name), *arguments) for name, arguments in STEPS if name not in left_out])
+
 
 bucket_limits = tiny_limits(
     loaded_indexes_max=st.integers(1, 12),
@@ -126,7 +135,7 @@ def test_core_equals_model() -> None:
 
     @tracker_examples()
     @example(limits=SMALL_BUCKETS, script=SAME_DEADLINE_AGAIN)
-    @given(limits=bucket_limits, script=st.lists(steps, min_size=20, max_size=40))
+    @given(limits=bucket_limits, script=st.lists(steps_except(), min_size=20, max_size=40))
     def play(limits: TrackerLimits, script: list[tuple[object, ...]]) -> None:
         world = World(limits)
         for step in script:
