@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from delayed_tracker.client import DelayedTrackerClient, TrackerSession
+from delayed_tracker.client import ClientSettings, DelayedTrackerClient, TrackerSession
 from delayed_tracker.storage.testing.faulty import FaultPlan
 from tests.integration.harness.dispatcher import now_ms
 from tests.prometheus.binaries import find_program
@@ -138,7 +138,8 @@ async def slow_recovery(service: Service, session: TrackerSession, over: asyncio
 
     service.storage._sleep = until_released
     service.storage.plan = FaultPlan(latency_ms=1)
-    async with DelayedTrackerClient.connect(str(service.bound.grpc)) as client:
+    patient = ClientSettings(open_timeout_s=900)  # the alerts of the other faults may take long on a busy machine
+    async with DelayedTrackerClient.connect(str(service.bound.grpc), settings=patient) as client:
         opening = asyncio.ensure_future(client.open_tracker(TOPIC, "other"))
         await over.wait()
         release.set()
