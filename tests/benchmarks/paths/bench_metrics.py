@@ -48,7 +48,12 @@ async def rows(run: Run) -> AsyncIterator[Row]:
 
 async def _scrapes(run: Run) -> AsyncIterator[Row]:
     count = run.scale.scraped_trackers
-    async with served(run) as service, httpx.AsyncClient(base_url=f"http://{service.process.http_address}") as http:
+    # A connection is not used again after a rest: the service may be about to close it.
+    limits = httpx.Limits(keepalive_expiry=1.0)
+    async with (
+        served(run) as service,
+        httpx.AsyncClient(base_url=f"http://{service.process.http_address}", limits=limits) as http,
+    ):
         await asyncio.sleep(run.scale.rest_s)
         idle_bytes = service.meter.resident_bytes
         sessions = await _opened(run, service, count)
