@@ -86,7 +86,7 @@ class DispatcherSettings(Section):
         "grpcConcurrentCallsMax",
         Group.DISPATCHER,
         "Calls that are under way at the same time, waiting polls and open streams included; one more is refused. Leave "
-        "room above waitingPollsMax, or polls keep everything else out.",
+        "room above waitingPollsMax; otherwise waiting polls leave no room for other calls.",
         unit="calls",
         minimum=1,
         maximum=10_000_000,
