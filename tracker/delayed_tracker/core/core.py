@@ -24,10 +24,12 @@ from delayed_tracker.core.engine.effect_results import (
 )
 from delayed_tracker.core.engine.effects import Effect
 from delayed_tracker.core.engine.handing_out import take_due
+from delayed_tracker.core.engine.journal import Journal
 from delayed_tracker.core.engine.leases import LeaseAck
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.load_budget import LoadBudget, LoadShare
 from delayed_tracker.core.engine.merger import BucketMerger
+from delayed_tracker.core.engine.replaying import replay
 from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.index.buckets import SnapshotSegments
 from delayed_tracker.core.index.packed_bounds import PackedBounds
@@ -36,6 +38,14 @@ from delayed_tracker.core.inspect.invariants import check_invariants
 from delayed_tracker.core.inspect.numbers import event_counts, tracker_numbers
 from delayed_tracker.core.inspect.stats import bucket_views, tracker_stats
 from delayed_tracker.core.rules.recovery import RecoveryPlan
+from delayed_tracker.core.values.changes import (
+    Added,
+    Change,
+    MarkDeleteAdvanced,
+    OfferedThrough,
+    Removed,
+    Rescheduled,
+)
 from delayed_tracker.core.values.columns import (
     BEFORE_ALL,
     INT63_MAX,
@@ -124,6 +134,69 @@ class TrackerCore:
             core._finish(now)
         return core
 
+    # -- changes for an add log ------------------------------------------------------------------------------------------
+
+    def begin_journal(self, last_number: int, offered_through: Position) -> None:
+        """Note all changes from now on, numbered from ``last_number`` + 1; called once, right after the recovery.
+
+        Args:
+            last_number: of the last change that the recovered buckets contain.
+            offered_through: the dispatcher's claim as of then.
+        """
+        assert self._state.journal is None
+        self._state.journal = Journal(last_number)
+        self._state.offered_through = offered_through
+
+    def replay(self, number: int, change: Change, now: Instant) -> None:
+        """Apply a change that was logged; the numbers ascend, and none comes after the first call of another verb."""
+        journal = self._state.journal
+        assert journal is not None
+        assert number > journal.last_number
+        # Rows of the change are pinned under its number: the journal gives them the number after its last.
+        journal.last_number = number - 1
+        replay(self._settled(), self._lifecycle, change)
+        journal.last_number = number
+        self._state.settle()
+
+    def take_changes(self) -> list[Change]:
+        """Return the changes since the last call, in order; the last one has the number ``last_change``.
+
+        They may share memory with the columns of the calls.
+        """
+        return [] if self._state.journal is None else self._state.journal.take()
+
+    @property
+    def last_change(self) -> int:
+        """Number of the last change; 0 without a journal."""
+        return 0 if self._state.journal is None else self._state.journal.last_number
+
+    def contained_through(self) -> int:
+        """Return the last change that needs no log any more once the consumed positions of now are in the catalogue."""
+        self._settled()
+        return self._lifecycle.contained_through()
+
+    @property
+    def offered_through(self) -> Position:
+        """Position up to which the dispatcher has offered everything; BEFORE_ALL if it has claimed nothing."""
+        return self._state.offered_through
+
+    def advance_offered_through(self, position: Position) -> Position:
+        """Take a claim of the dispatcher, if it is higher than the present one, and return the claim in force.
+
+        Raises: InvalidInput for a ledger below 0 or an entry below -1, TrackerClosed.
+        """
+        self._require_open()
+        if position.ledger_id < 0 or position.entry_id < -1:
+            raise InvalidInput("offered_through", str(position), "give a ledger from 0 and an entry from -1")
+        if position > self._state.offered_through:
+            self._state.offered_through = position
+            self._state.note(OfferedThrough(position))
+        return self._state.offered_through
+
+    def offer_again_from(self, position: Position) -> None:
+        """Take the claim back to before a position that was lost; BEFORE_ALL ends it."""
+        self._state.offer_again_from(position)
+
     def load_within(self, share: LoadShare, now: Instant) -> None:
         """Load only what a budget leaves that is shared with other trackers; called before anything was loaded."""
         self._require_open()
@@ -149,6 +222,8 @@ class TrackerCore:
         if not adding.put_if_above(state, indexes, now.wall_ms):
             accepted, outcome = self._add_any(indexes, now)
         state.counters.added += len(accepted)
+        if len(accepted):
+            state.note(Added(accepted))
         self._finish(now)
         if state.fixed_delay is not None:
             state.fixed_delay.note_offered(accepted, any_due=bool(len(outcome.due)))
@@ -159,6 +234,7 @@ class TrackerCore:
         fresh, refused = decision.fresh, decision.refused
         accepted = indexes if fresh.all() else indexes.take(fresh)
         if refused.any():
+            self._state.note(Removed(indexes.take(refused).positions))
             changing = refused | fresh
             adding.refuse_and_place(self._state, self._lifecycle, indexes.take(changing), refused[changing])
         else:
@@ -184,6 +260,7 @@ class TrackerCore:
         tracked = state.members.contains(positions) & ~leased
         cancelled = 0
         if tracked.any():
+            state.note(Removed(positions.take(tracked)))
             state.leases.ended.forget(positions.take(tracked))
             cancelled, buckets = state.drop(positions.take(tracked))
             state.counters.cancelled += cancelled
@@ -249,6 +326,8 @@ class TrackerCore:
         delivery = Delivery(indexes)
         if lease_ms == 0:
             state.counters.handed_off += len(indexes)
+            if len(indexes):
+                state.note(Removed(indexes.positions))
         elif len(indexes):
             lease_id = state.leases.grant(indexes, now.elapsed_ms + lease_ms)
             delivery = Delivery(indexes, lease_id, now.wall_ms + lease_ms)
@@ -309,6 +388,7 @@ class TrackerCore:
 
     def _ack(self, lease_id: int, positions: PositionColumns, now: Instant) -> LeaseOutcome:
         if self._state.leases.end_whole(lease_id, positions):
+            self._state.note(Removed(positions))
             self._state.forget_soon(positions)
             self._state.counters.acked += len(positions)
             self._settle_soon(now)
@@ -317,6 +397,7 @@ class TrackerCore:
         held, stale, free = state.leases.classify(lease_id, positions)
         acked = 0
         if held.any():
+            state.note(Removed(positions.take(held)))
             state.leases.release(lease_id, positions.take(held))
             count, buckets = state.take_bits(positions.take(held))
             acked += count
@@ -328,6 +409,7 @@ class TrackerCore:
             late = tracked & state.leases.ended.handed_out_by(lease_id, positions, now.elapsed_ms)
             stale |= tracked & ~late
             if late.any():
+                state.note(Removed(positions.take(late)))
                 state.leases.ended.forget(positions.take(late))
                 count, buckets = state.drop(positions.take(late))
                 acked += count
@@ -371,6 +453,7 @@ class TrackerCore:
         deadlines = np.full(len(indexes), deliver_at_ms, np.int64)
         rescheduled = IndexColumns(deadlines, indexes.ledger_id, indexes.entry_id)
         adding.place(state, self._lifecycle, rescheduled)
+        state.note(Rescheduled(rescheduled))
         self._lifecycle.retire(buckets)
         if state.fixed_delay is not None:
             state.fixed_delay.note_offered(rescheduled, any_due=False)
@@ -443,6 +526,7 @@ class TrackerCore:
     def _trim(self, position: Position) -> int:
         state = self._state
         state.mark_delete = position
+        state.note(MarkDeleteAdvanced(position))
         trimmed, buckets = state.trim(position)
         state.counters.trimmed += trimmed
         self._lifecycle.retire(buckets)
@@ -479,7 +563,9 @@ class TrackerCore:
         self._finish(now)
         return cleared
 
-    def adopt(self, plan: RecoveryPlan, *, mark_delete: Position, now: Instant) -> int:
+    def adopt(
+        self, plan: RecoveryPlan, *, mark_delete: Position, now: Instant, offered_through: Position = BEFORE_ALL
+    ) -> int:
         """Replace every position by the buckets that a plan keeps, and return the number of positions replaced.
 
         A barrier, as :meth:`clear`. The higher of the two mark-delete positions is in force from now on. The next owner
@@ -489,6 +575,8 @@ class TrackerCore:
         replaced = self._forget_everything(plan.delete)
         self._insert(plan)
         self._trim(max(self._state.mark_delete, mark_delete))
+        if offered_through != BEFORE_ALL:
+            self.advance_offered_through(offered_through)
         self._finish(now)
         return replaced
 
@@ -533,6 +621,7 @@ class TrackerCore:
         self._lifecycle.forget_all(unwanted)
         self._lifecycle.replay_required = False  # nothing is missing any more
         state.reset_buckets()
+        state.offered_through = BEFORE_ALL
         state.counters.cleared += cleared
         return cleared
 

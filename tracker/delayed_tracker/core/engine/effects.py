@@ -54,6 +54,8 @@ class DeleteSnapshots:
     effect_id: int
     epoch: int
     bucket_ids: tuple[int, ...]
+    void_through: int | None = None
+    """Number of the last change that a clear made void, to be recorded in the same step; None for other deletions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -48,9 +48,9 @@ class BucketLifecycle:
         self._stores: dict[int, Bucket] = {}
         self._loads: dict[int, tuple[LoadSegments, Bucket]] = {}
         self._loading_count = 0
-        self._deletes: dict[int, tuple[int, ...]] = {}
-        # (moment, number) -> the bucket to store again, or the bucket ids to delete again
-        self._retries: OrderedMap[tuple[int, int], Bucket | tuple[int, ...]] = OrderedMap()
+        self._deletes: dict[int, DeleteSnapshots] = {}
+        # (moment, number) -> the bucket to store again, or the deletion to try again
+        self._retries: OrderedMap[tuple[int, int], Bucket | DeleteSnapshots] = OrderedMap()
         self.replay_required = False
         """True if positions were lost with their snapshot since this was last set to False."""
 
@@ -149,7 +149,7 @@ class BucketLifecycle:
         waiting = [what for what in self._retries.values() if isinstance(what, Bucket)]
         return sum(len(bucket.bits) for bucket in (*self._stores.values(), *waiting) if bucket.store_failed)
 
-    def _retry_later(self, what: Bucket | tuple[int, ...], now: Instant) -> None:
+    def _retry_later(self, what: Bucket | DeleteSnapshots, now: Instant) -> None:
         self._retries[now.elapsed_ms + self._state.limits.retry_backoff_ms, self.new_effect_id()] = what
 
     def is_retry_due(self, now: Instant) -> bool:
@@ -161,8 +161,8 @@ class BucketLifecycle:
         state = self._state
         while self._retries and self._retries.first()[0][0] <= now.elapsed_ms:
             _, what = self._retries.pop_first()
-            if isinstance(what, tuple):
-                self.delete(what)
+            if isinstance(what, DeleteSnapshots):
+                self.delete(what.bucket_ids, void_through=what.void_through)
             elif what.key in state.members.buckets:
                 self._ask_to_store(what)
 
@@ -357,6 +357,9 @@ class BucketLifecycle:
         self._state.counters.dropped_as_corrupt += len(unreachable)
         self._state.account(bucket)
         self.replay_required = True
+        lowest = unreachable.first()
+        assert lowest is not None
+        self._state.offer_again_from(lowest)
 
     # -- deleting ----------------------------------------------------------------------------------------------------
 
@@ -387,13 +390,13 @@ class BucketLifecycle:
         bucket.snapshot.next_segment = len(bucket.snapshot.bounds)
         self._state.segments.update(bucket)
 
-    def delete(self, bucket_ids: tuple[int, ...]) -> None:
+    def delete(self, bucket_ids: tuple[int, ...], *, void_through: int | None = None) -> None:
         """Request that snapshots are removed from the catalogue and the storage.
 
-        Without ids the effect only fences older epochs.
+        Without ids the effect only fences older epochs. With a number, all changes up to it are void.
         """
-        effect = DeleteSnapshots(self.new_effect_id(), self._state.epoch, bucket_ids)
-        self._deletes[effect.effect_id] = bucket_ids
+        effect = DeleteSnapshots(self.new_effect_id(), self._state.epoch, bucket_ids, void_through)
+        self._deletes[effect.effect_id] = effect
         self._effects.append(effect)
 
     def snapshots_deleted(self, effect_id: int) -> bool:
@@ -402,17 +405,32 @@ class BucketLifecycle:
 
     def delete_failed(self, effect_id: int, now: Instant) -> bool:
         """Request the deletion again later."""
-        bucket_ids = self._deletes.pop(effect_id, None)
-        if bucket_ids is None:
+        failed = self._deletes.pop(effect_id, None)
+        if failed is None:
             return False
         self._state.counters.effects_failed += 1
-        self._retry_later(bucket_ids, now)
+        self._retry_later(failed, now)
         return True
 
     def undeleted(self) -> frozenset[int]:
         """Return the ids of buckets whose deletion is in flight or waits for a retry."""
-        waiting = [what for what in self._retries.values() if isinstance(what, tuple)]
-        return frozenset(bucket_id for ids in (*self._deletes.values(), *waiting) for bucket_id in ids)
+        waiting = [what for what in self._retries.values() if isinstance(what, DeleteSnapshots)]
+        return frozenset(bucket_id for each in (*self._deletes.values(), *waiting) for bucket_id in each.bucket_ids)
+
+    def contained_through(self) -> int:
+        """Return the number of the last change whose rows are all in snapshots or gone, as are those of all before.
+
+        O(buckets in memory). The tracker has a journal.
+        """
+        state = self._state
+        assert state.journal is not None
+        retrying = [what for what in self._retries.values() if isinstance(what, Bucket)]
+        held = [
+            bucket.memory.first_change
+            for bucket in (state.mutable, state.late, *self._stores.values(), *retrying)
+            if bucket.memory is not None and bucket.bits
+        ]
+        return min(held) - 1 if held else state.journal.last_number
 
     def forget_all(self, unwanted: Sequence[int] = ()) -> None:
         """Forget all effects and request the deletion of all snapshots; for a clear or an adopt.
@@ -432,7 +450,8 @@ class BucketLifecycle:
         self._deletes.clear()
         self._retries.clear()
         self._effects = [effect for effect in self._effects if isinstance(effect, DeleteSnapshots)]
-        self.delete(tuple(sorted(bucket_ids)))
+        journal = self._state.journal
+        self.delete(tuple(sorted(bucket_ids)), void_through=None if journal is None else journal.last_number)
 
     def check(self) -> None:
         """Raise InvariantViolation unless every bucket in transition has an effect in flight or a retry."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from delayed_tracker.core.engine.counters import Counters
+from delayed_tracker.core.engine.journal import Journal
 from delayed_tracker.core.engine.leases import LeaseTable
 from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.membership import Membership
@@ -17,7 +18,8 @@ from delayed_tracker.core.index.runs import Run
 from delayed_tracker.core.index.segment_queue import SegmentQueue
 from delayed_tracker.core.rules.fixed_delay import FixedDelayDetector
 from delayed_tracker.core.rules.seal import FrozenIndexes, without_rescheduled
-from delayed_tracker.core.values.columns import BoolArray, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.changes import Change, OfferedThrough
+from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
@@ -37,6 +39,7 @@ class TrackerState:
         "epoch",
         "fixed_delay",
         "heap",
+        "journal",
         "last_seal_number",
         "late",
         "leases",
@@ -45,6 +48,7 @@ class TrackerState:
         "members",
         "membership_bytes",
         "mutable",
+        "offered_through",
         "sealed_changes",
         "sealed_count",
         "sealing_count",
@@ -61,6 +65,10 @@ class TrackerState:
         """Seal number of the last freeze. It never goes back, not even after a clear."""
         self.epoch = epoch
         self.mark_delete = mark_delete
+        self.journal: Journal | None = None
+        """Changes for an add log; None if there is none."""
+        self.offered_through = BEFORE_ALL
+        """The dispatcher has offered everything delayed at or below; BEFORE_ALL if it has claimed nothing."""
         self.counters = Counters()
         self.leases = LeaseTable(limits)
         self.fixed_delay: FixedDelayDetector | None = None
@@ -92,6 +100,18 @@ class TrackerState:
         """Return a seal number for content that is frozen now: higher than that of everything frozen before."""
         self.last_seal_number += 1
         return self.last_seal_number
+
+    def note(self, change: Change) -> None:
+        """Note a change for the add log, if there is one."""
+        if self.journal is not None:
+            self.journal.note(change)
+
+    def offer_again_from(self, position: Position) -> None:
+        """Take the dispatcher's claim back to before a position, which was lost."""
+        if self.offered_through < position:
+            return
+        self.offered_through = max(BEFORE_ALL, Position(position.ledger_id, position.entry_id - 1))
+        self.note(OfferedThrough(self.offered_through))
 
     # -- what counts -------------------------------------------------------------------------------------------------
 
@@ -220,6 +240,7 @@ class TrackerState:
         if not len(indexes):
             return
         self.leases.ended.forget(indexes.positions)
+        self._pin(bucket)
         added = self.members.add(bucket, indexes.positions)
         assert added == len(indexes)
         self._put_copies(bucket, indexes, int(indexes.ledger_id.max()), int(indexes.deliver_at_ms.min()))
@@ -227,8 +248,15 @@ class TrackerState:
     def put_above(self, bucket: Bucket, ledger_id: int, indexes: IndexColumns, min_deliver_at_ms: int) -> None:
         """Add rows of one ledger, in ascending order, above all tracked entries of that ledger."""
         self.leases.ended.forget(indexes.positions)
+        self._pin(bucket)
         self.members.add_above(bucket, ledger_id, indexes.entry_id)
         self._put_copies(bucket, indexes, ledger_id, min_deliver_at_ms)
+
+    def _pin(self, bucket: Bucket) -> None:
+        """Note the change that puts the first rows into an open bucket: the log must keep it and what follows."""
+        if self.journal is not None and not bucket.bits:
+            assert bucket.memory is not None
+            bucket.memory.first_change = self.journal.last_number + 1
 
     def _put_copies(self, bucket: Bucket, indexes: IndexColumns, last_ledger_id: int, min_deliver_at_ms: int) -> None:
         assert bucket.is_open

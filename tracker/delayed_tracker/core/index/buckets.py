@@ -35,6 +35,8 @@ class MemoryCopies:
     """Upper bound of the removed copies in the runs: there are at most as many copies as bits plus this."""
     last_ledger_id: int = -1
     """Highest ledger ever added."""
+    first_change: int = 0
+    """Number of the change that put the first rows in, for the add log; 0 if there is no log."""
 
     def note_removed(self, positions: PositionColumns) -> None:
         """Record that the copies of these positions stay in the runs without a bit."""

@@ -66,28 +66,32 @@ class RecoveryPlan:
     """Unconsumed positions in leading segments that are wholly due: the dispatcher's replay sends them at once."""
 
 
-def leading_due_segments(bounds: SegmentBounds, cutoff_ms: int) -> int:
-    """Return the number of leading segments that are wholly due."""
+def leading_due_segments(bounds: SegmentBounds, cutoff_ms: int | None) -> int:
+    """Return the number of leading segments that are wholly due; none without a cutoff."""
+    if cutoff_ms is None:
+        return 0
     alive = np.flatnonzero(bounds.max_deliver_at_ms > cutoff_ms)
     return int(alive[0]) if len(alive) else len(bounds)
 
 
-def needs_metadata(bounds: SegmentBounds, cutoff_ms: int) -> bool:
+def needs_metadata(bounds: SegmentBounds, cutoff_ms: int | None) -> bool:
     """Return True if the union of the bits is not enough: some leading segments are wholly due, but not all."""
     return 0 < leading_due_segments(bounds, cutoff_ms) < len(bounds)
 
 
-def plan_recovery(buckets: Sequence[RecoverableBucket], *, mark_delete: Position, cutoff_ms: int) -> RecoveryPlan:
+def plan_recovery(
+    buckets: Sequence[RecoverableBucket], *, mark_delete: Position, cutoff_ms: int | None
+) -> RecoveryPlan:
     """Decide which buckets to keep and which to delete.
 
-    Leading segments that are wholly due are skipped with their bits; consumed positions and those at or below
+    Leading segments that are wholly due are skipped with their bits, if a replay sends them; consumed positions and those at or below
     mark-delete are dropped. A position that several buckets still hold stays in the first of them in this order: those
     with a seal number, the highest first; then the others, by first position, the widest first.
 
     Args:
         buckets: the catalogue's readable buckets, in any order.
         mark_delete: everything at or below is acknowledged.
-        cutoff_ms: deadlines at or before it are due.
+        cutoff_ms: deadlines at or before it are due; None skips no segment, because no replay follows.
     Returns: kept buckets by first position and deleted ones by id; each position in at most one bucket.
     """
     claimed, skipped = PositionBitmap(), PositionBitmap()
