@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.storage.errors import SnapshotConflict, StorageError
-from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
+from delayed_tracker.storage.protocol import CatalogueEntry, LogMark, SnapshotStore
 
 Answer = TypeVar("Answer")
 
@@ -155,7 +155,9 @@ class Publication:
             return
         await self.delete(bucket_ids)
 
-    async def replace(self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int) -> None:
+    async def replace(
+        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: LogMark | None = None
+    ) -> None:
         """Write to the catalogue, and complete the undo steps that are left.
 
         A repetition is harmless: the buckets to add are removed first.
@@ -171,6 +173,7 @@ class Publication:
                 epoch=epoch,
                 writer=self._writer,
                 mark_delete=self._claim.mark_delete,
+                mark=mark,
             )
         )
         for bucket_id in undone:

@@ -158,12 +158,29 @@ class TrackerCore:
         journal.last_number = number
         self._state.settle()
 
+    def skip_changes(self, last_number: int) -> None:
+        """Number the next change above ``last_number``, if it would have a lower number."""
+        journal = self._state.journal
+        assert journal is not None
+        journal.last_number = max(journal.last_number, last_number)
+
+    def end_journal(self) -> int:
+        """Note no more changes; return the number of the last one. Claims end with it: nothing would keep them."""
+        last_number = self.last_change
+        self._state.journal, self._state.offered_through = None, BEFORE_ALL
+        return last_number
+
     def take_changes(self) -> list[Change]:
         """Return the changes since the last call, in order; the last one has the number ``last_change``.
 
         They may share memory with the columns of the calls.
         """
         return [] if self._state.journal is None else self._state.journal.take()
+
+    @property
+    def taken_change(self) -> int:
+        """Number of the last change that was replayed, or returned by :meth:`take_changes`; 0 without a journal."""
+        return 0 if self._state.journal is None else self._state.journal.taken_number
 
     @property
     def last_change(self) -> int:
@@ -828,6 +845,14 @@ class TrackerCore:
     def buckets(self) -> list[BucketView]:
         """Return every bucket that holds something, by first position. O(buckets), and chunks added since the last look."""
         return bucket_views(self._state_for_reading())
+
+    def stored_counts(self) -> dict[int, tuple[int, int]]:
+        """Return for each stored bucket the positions still tracked, and those that its snapshot has. O(buckets)."""
+        return {
+            bucket.snapshot.bucket_id: (len(bucket.bits), bucket.sealed_count)
+            for bucket in self._state_for_reading().members.buckets.values()
+            if bucket.snapshot is not None
+        }
 
     def remaining(self, bucket_ids: Collection[int] | None = None) -> dict[int, PositionBitmap]:
         """Return copies of the positions still tracked of each stored bucket, or of each of these."""

@@ -30,6 +30,8 @@ class EffectCounters:
     """Snapshots in no catalogue that could not be deleted now. The next recovery sweeps them."""
     checkpoints_failed: int = 0
     """Closes that could not record consumed positions. These positions return as duplicates."""
+    log_records_corrupt: int = 0
+    """Records of the add log that failed their checksum or did not decode. The dispatcher offers everything again."""
     snapshots_missing: int = 0
     """Catalogued snapshots that were missing. Their buckets are dropped and a replay is required."""
     snapshots_corrupt: int = 0

@@ -59,6 +59,14 @@ class ServiceLimits:
     """Unstored indexes of all trackers. At the limit, adds wait or are refused with OVERLOADED."""
     tracker_unstored_indexes_max: int = 2_000_000
     """Unstored indexes of one tracker. At the limit, adds wait or are refused with OVERLOADED."""
+    add_log_bytes_max: int = 2**30
+    """Bytes of the add log. At the limit, adds are refused with OVERLOADED; from half of it on, trackers are sealed."""
+    add_log_pending_bytes_max: int = 64 * 2**20
+    """Bytes of records that wait to be written to the add log; more are refused with OVERLOADED."""
+    consumption_window_positions: int = 50_000
+    """Acknowledged or handed-off positions of all trackers that are not in the add log yet; at the limit, acks wait."""
+    consumption_window_ms: int = 200
+    """Time in which such positions are in the add log; once it is over, acks wait until they are."""
     retry_after_ms: int = 1_000
     """Delay before a retry, sent with a refusal."""
     storage_operations_max: int = 128

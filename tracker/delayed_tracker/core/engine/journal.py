@@ -13,6 +13,11 @@ class Journal:
         """Number of the last change; the next one has the number after it."""
         self._changes: list[Change] = []
 
+    @property
+    def taken_number(self) -> int:
+        """Number of the last change that is not held any more."""
+        return self.last_number - len(self._changes)
+
     def note(self, change: Change) -> None:
         """Number a change, and hold it."""
         self.last_number += 1

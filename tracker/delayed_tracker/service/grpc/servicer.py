@@ -66,7 +66,9 @@ class TrackerServicer(InspectionServicer):
         self, columned: Columned[tracker_pb2.AddMessagesRequest], _context: Context
     ) -> tracker_pb2.AddMessagesResponse:
         """See tracker.proto."""
-        return self._added(columned.head, columned.columns)
+        answer = self._added(columned.head, columned.columns)
+        await self._host(columned.head).until_durable()
+        return answer
 
     def _added(
         self, request: tracker_pb2.AddMessagesRequest, columns: Sequence[bytes]
@@ -95,6 +97,8 @@ class TrackerServicer(InspectionServicer):
             self._registry.calls.answers.require_room()  # a poll whose answer has no room must take no messages
             return context.cancelled() or context.done()
 
+        if not lease_ms:
+            await host.wait_for_window()
         delivery = await host.poll(
             epoch,
             max_count=request.max_messages,
@@ -142,6 +146,7 @@ class TrackerServicer(InspectionServicer):
         host = self._host(request)
         positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         epoch = require_epoch(request.epoch)
+        await host.wait_for_window()
         if request.leases:
             acks = to_lease_acks(request, positions, positions_max=self._limits.batch_max)
             return from_acked(acks, host.ack_leases(epoch, acks))
@@ -165,6 +170,8 @@ class TrackerServicer(InspectionServicer):
             positions,
             deliver_at_ms=request.deliver_at_ms if request.HasField("deliver_at_ms") else None,
         )
+        if request.HasField("deliver_at_ms"):
+            await host.until_durable()
         return tracker_pb2.NackMessagesResponse(
             returned_count=outcome.changed_count,
             stale_offsets=to_offsets(outcome.stale),
@@ -211,6 +218,7 @@ class TrackerServicer(InspectionServicer):
             await self._registry.calls.iteration_budget.take(columned.row_count)
             await self._until_room(request, columned.columns)
             answer = self._added(request, columned.columns)
+            await self._host(request).until_durable()
             await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
             # The next request is read only when there may be room for it.
             await self._until_room(first)
@@ -266,6 +274,7 @@ class TrackerServicer(InspectionServicer):
         host = self._host(request)
         positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         outcome = host.cancel(require_epoch(request.epoch), positions)
+        await host.until_durable()
         return tracker_pb2.CancelMessagesResponse(
             cancelled_count=outcome.cancelled_count,
             leased_offsets=to_offsets(outcome.leased),

@@ -15,6 +15,7 @@ from delayed_tracker.service.clock import Clock, pause
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.telemetry.storage_log import FailureLog
+from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.protocol import SnapshotStore
 
@@ -38,8 +39,14 @@ class StorageAccess:
         workers: Executor,
         loads: LoadBudget,
         retry_ms: int = 1_000,
+        log: AddLog | None = None,
+        logs_changes: bool = True,
     ) -> None:
         self.storage = storage
+        self.log = log
+        """The add log beside the storage; None if there is none."""
+        self.logs_changes = log is not None and logs_changes
+        """False if an add log of earlier is only read, and emptied."""
         self.loads = loads
         """Budget of the snapshot rows in memory."""
         self.slots = asyncio.Semaphore(limits.storage_operations_max)

@@ -20,7 +20,9 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.storage.log_replay import LogReplay
 from delayed_tracker.service.telemetry.storage_log import SNAPSHOT_LOST
+from delayed_tracker.storage.add_log import LogExtent
 from delayed_tracker.storage.codec.codec import decode_metadata
 from delayed_tracker.storage.errors import (
     SnapshotConflict,
@@ -29,7 +31,7 @@ from delayed_tracker.storage.errors import (
     StorageError,
     StorageFormatUnsupported,
 )
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark
 from delayed_tracker.storage.summary import BucketSummary, decode_summary
 
 Answer = TypeVar("Answer")
@@ -62,6 +64,8 @@ class TrackerRecovery:
         """Catalogued snapshots of this tracker that are missing."""
         self.corrupt_count = 0
         """Catalogued snapshots of this tracker that cannot be read."""
+        self.log_bytes = 0
+        """Bytes of the records that the recovered core still needs in the add log."""
 
     async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now: Instant) -> TrackerCore:
         """Return a core with the positions of all catalogued snapshots, under a new epoch.
@@ -72,33 +76,65 @@ class TrackerRecovery:
             StorageUnavailable: nothing was recovered; try again.
             SnapshotConflict: other processes keep writing newer epochs; one of them owns the tracker.
         """
-        state = await self._fence()
+        state, extent = await self._fence()
         await self._sweep(state)
         in_force = max(_mark_delete(state), mark_delete or BEFORE_ALL)
         if limits.kind is TrackerKind.IN_MEMORY:
             # The replay adds every position again. Snapshots that stayed would be stale at the next switch to buckets.
-            await self._delete_all(state, epoch=state.epoch, mark_delete=in_force)
+            await self._delete_all(state, extent, epoch=state.epoch, mark_delete=in_force)
             return TrackerCore.recovered(
                 limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now=now, loads=False
             )
-        buckets = await self.buckets(state.entries, limits.cutoff_ms(now.wall_ms))
+        # Without an add log the dispatcher replays, and sends what is due by now at once.
+        cutoff_ms = None if self._access.logs_changes else limits.cutoff_ms(now.wall_ms)
+        buckets = await self.buckets(state.entries, cutoff_ms)
         lost = [entry.bucket_id for entry, found in zip(state.entries, buckets, strict=True) if found is None]
         lost += state.corrupt
         self._counters.snapshots_corrupt += len(state.corrupt)
         for bucket_id in state.corrupt:
             self._lost(bucket_id, SnapshotCorrupt("its catalogue entry fails its checksum"))
-        return await self._access.offload(
+        core = await self._access.offload(
             _build,
             limits,
             [found for found in buckets if found is not None],
             epoch=state.epoch,
             mark_delete=in_force,
             now=now,
+            cutoff_ms=cutoff_ms,
             lost_bucket_ids=lost,
             last_seal_number=state.last_seal_number,
         )
+        if extent is not None:
+            lost_from = [
+                entry.first for entry, found in zip(state.entries, buckets, strict=True) if found is None
+            ] + [BEFORE_ALL] * len(state.corrupt)
+            self.log_bytes = await LogReplay(self._key, self._access, self._counters).run(
+                core, state.log_mark, extent, now, lost_from=min(lost_from, default=None)
+            )
+            if not self._access.logs_changes:
+                await self._empty_log(core, state)
+        return core
 
-    async def buckets(self, entries: Sequence[CatalogueEntry], cutoff_ms: int) -> list[RecoverableBucket | None]:
+    async def _empty_log(self, core: TrackerCore, state: CatalogueState) -> None:
+        """Make the log's records void: from now on the dispatcher replays what is in no snapshot."""
+        log, through = self._access.log, core.end_journal()
+        assert log is not None
+        empty = partial(
+            self._storage.replace,
+            *self._key,
+            remove=(),
+            add=(),
+            epoch=state.epoch,
+            writer=self._access.writer,
+            mark=LogMark(through),
+        )
+        await self._attempt(empty)
+        await self._attempt(lambda: log.cut([(*self._key, through)]))
+        self.log_bytes = 0
+
+    async def buckets(
+        self, entries: Sequence[CatalogueEntry], cutoff_ms: int | None
+    ) -> list[RecoverableBucket | None]:
         """Return the recoverable bucket of each entry; None if its snapshot is missing or corrupt, which is counted.
 
         Raises:
@@ -137,8 +173,9 @@ class TrackerRecovery:
         if epoch != state.epoch:
             raise self._fenced(epoch, state)
         cleared = await self._tracked_count(state)
+        extent = await self._take_over(epoch + 1)
         await self._delete_all(
-            state, epoch=epoch + 1, mark_delete=_mark_delete(state) if reset_to is None else reset_to
+            state, extent, epoch=epoch + 1, mark_delete=_mark_delete(state) if reset_to is None else reset_to
         )
         return epoch + 1, cleared
 
@@ -162,6 +199,10 @@ class TrackerRecovery:
         else:
             raise self._fenced(epoch, state)
         if state.epoch and not begun:
+            extent = await self._take_over(state.epoch + 1)
+            if extent is not None:
+                # First, and in the same epoch: records that outlived the entries would be applied to nothing.
+                await self._delete_all(state, extent, epoch=state.epoch + 1, mark_delete=_mark_delete(state))
             await self._attempt(
                 lambda: self._storage.forget(*self._key, epoch=state.epoch + 1, writer=self._access.writer)
             )
@@ -186,18 +227,29 @@ class TrackerRecovery:
             if summary is not None
         )
 
-    async def _delete_all(self, state: CatalogueState, *, epoch: int, mark_delete: Position) -> None:
-        """Empty the catalogue in one step, then delete the snapshots.
+    async def _delete_all(
+        self, state: CatalogueState, extent: LogExtent | None, *, epoch: int, mark_delete: Position
+    ) -> None:
+        """Empty the catalogue and make the log's records void, in one step; then delete the snapshots and the records.
 
         After a crash between the two, the next recovery sweeps the orphans.
         """
         ids = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
-        if ids or epoch > state.epoch:
+        void_through = 0 if extent is None else max(extent.last_number, state.log_mark.number)
+        if ids or epoch > state.epoch or void_through:
             await self._attempt(
                 lambda: self._storage.replace(
-                    *self._key, remove=ids, add=(), epoch=epoch, writer=self._access.writer, mark_delete=mark_delete
+                    *self._key,
+                    remove=ids,
+                    add=(),
+                    epoch=epoch,
+                    writer=self._access.writer,
+                    mark_delete=mark_delete,
+                    mark=LogMark(void_through) if void_through else None,
                 )
             )
+        if (log := self._access.log) is not None and void_through:
+            await self._attempt(lambda: log.cut([(*self._key, void_through)]))
         await self._delete_snapshots()
 
     async def _delete_snapshots(self) -> None:
@@ -215,7 +267,14 @@ class TrackerRecovery:
     async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._access.attempt(operation, self._counters)
 
-    async def _fence(self) -> CatalogueState:
+    async def _take_over(self, epoch: int) -> LogExtent | None:
+        """Fence the add log, so that no earlier owner can append, and return what it has; None if there is none."""
+        log = self._access.log
+        if log is None:
+            return None
+        return await self._attempt(lambda: log.take_over(*self._key, epoch=epoch, writer=self._access.writer))
+
+    async def _fence(self) -> tuple[CatalogueState, LogExtent | None]:
         """Record a new epoch, so that no earlier owner can change what is read next.
 
         If two processes choose the same epoch at the same time, the storage refuses the second, which tries the next
@@ -233,13 +292,14 @@ class TrackerRecovery:
                     writer=self._access.writer,
                 )
                 await self._attempt(fence)
+                extent = await self._take_over(state.epoch + 1)
                 break
             except SnapshotConflict:
                 if not attempts_left:
                     raise
                 state = await self._attempt(lambda: self._storage.list(*self._key))
         # Read again: the earlier owner could commit until the new epoch was recorded.
-        return await self._attempt(lambda: self._storage.list(*self._key))
+        return await self._attempt(lambda: self._storage.list(*self._key)), extent
 
     async def _sweep(self, state: CatalogueState) -> None:
         """Delete the snapshots that no catalogue entry names, which a crash left.
@@ -357,10 +417,11 @@ def _build(
     epoch: int,
     mark_delete: Position,
     now: Instant,
+    cutoff_ms: int | None,
     lost_bucket_ids: Sequence[int],
     last_seal_number: int,
 ) -> TrackerCore:
-    plan = plan_recovery(buckets, mark_delete=mark_delete, cutoff_ms=limits.cutoff_ms(now.wall_ms))
+    plan = plan_recovery(buckets, mark_delete=mark_delete, cutoff_ms=cutoff_ms)
     return TrackerCore.recovered(
         limits,
         plan,

@@ -48,6 +48,7 @@ from delayed_tracker.service.telemetry.storage_log import (
 )
 from delayed_tracker.storage.codec.codec import EncodedSnapshot, decode_segments, encode_snapshot
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageError
+from delayed_tracker.storage.protocol import LogMark
 from delayed_tracker.storage.summary import encode_summary
 
 Answer = TypeVar("Answer")
@@ -372,7 +373,10 @@ class EffectRunner:
         settled = False
         try:
             async with self.catalogue_lock:
-                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch)
+                mark = None if effect.void_through is None else LogMark(effect.void_through)
+                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, mark=mark)
+            if effect.void_through is not None:
+                await self._results.cut_log(effect.void_through)
             # Try each bucket even if another fails, and skip those that are deleted already.
             for bucket_id in effect.bucket_ids:
                 if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):

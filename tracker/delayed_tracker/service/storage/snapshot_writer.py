@@ -19,7 +19,7 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.telemetry.storage_log import CHECKPOINT_FAILED, FENCED
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, StorageError, StorageFormatUnsupported
-from delayed_tracker.storage.protocol import CatalogueEntry
+from delayed_tracker.storage.protocol import CatalogueEntry, LogMark
 from delayed_tracker.storage.publication import Claim, Publication, catalogue_entry
 from delayed_tracker.storage.summary import decode_summary
 
@@ -35,6 +35,14 @@ class EffectResults(Claim, Protocol):
 
     def still_tracked(self, effect: MergeSnapshots) -> PositionBitmap:
         """Return a copy of the positions that the sources of a merge track now; fewer than when it was asked for."""
+        ...
+
+    async def until_logged(self) -> None:
+        """Return when every change made until now is in the add log. Raises StorageError."""
+        ...
+
+    async def cut_log(self, through: int) -> None:
+        """Remove the records up to a number from the add log. A failure leaves them for the next cut."""
         ...
 
     def catalogue_written(self, effect: DeleteSnapshots) -> None:
@@ -54,6 +62,18 @@ class Checkpoint:
     """Entries whose ``consumed`` has changed, with the new value."""
     unreadable: list[int]
     """Ids of buckets whose summary does not decode. Their consumed positions return as duplicates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """State of a tracker at one moment, as far as the catalogue may have to learn of it."""
+
+    remaining: Mapping[int, PositionBitmap]
+    """For each bucket id, the positions that are still tracked; buckets that have not changed may be left out."""
+    gone: Collection[int] = ()
+    """Ids of buckets that the core has deleted."""
+    mark: LogMark | None = None
+    """What the catalogue contains of the add log, once it has learnt of this state."""
 
 
 def checkpointed(entries: Sequence[CatalogueEntry], remaining: Mapping[int, PositionBitmap]) -> Checkpoint:
@@ -140,9 +160,19 @@ class SnapshotWriter(Publication):
             consumed=consumed,
         )
 
-    async def drop(self, bucket_ids: Sequence[int], *, epoch: int) -> None:
+    async def replace(
+        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: LogMark | None = None
+    ) -> None:
+        """Write to the catalogue, but only what the add log has.
+
+        A position that has moved from a bucket to memory must not leave the catalogue before the log has it.
+        """
+        await self._results.until_logged()
+        await super().replace(remove=remove, add=add, epoch=epoch, mark=mark)
+
+    async def drop(self, bucket_ids: Sequence[int], *, epoch: int, mark: LogMark | None = None) -> None:
         """Remove buckets from the catalogue; with none, record the epoch alone. The caller holds ``catalogue_lock``."""
-        await self.replace(remove=bucket_ids, add=(), epoch=epoch)
+        await self.replace(remove=bucket_ids, add=(), epoch=epoch, mark=mark)
 
     async def exchange(self, entries: Sequence[CatalogueEntry], epoch: int) -> Sequence[CatalogueEntry]:
         """Replace all buckets in the catalogue by these entries, in one step; return the entries replaced.
@@ -161,25 +191,28 @@ class SnapshotWriter(Publication):
         await self.publish(entries, remove=present, replaced=state.entries, epoch=epoch)
         return state.entries
 
-    async def record_consumed(self, remaining: Mapping[int, PositionBitmap], gone: Collection[int]) -> None:
+    async def record_consumed(self, look: Callable[[], Consumption]) -> Consumption | None:
         """Record the consumed positions of each bucket, and remove deleted buckets from the catalogue, in one write.
 
-        It is tried once. A failure is logged and counted: these positions are tracked and delivered again.
+        It is tried once. A failure is logged and counted: without an add log, these positions are delivered again.
 
         Args:
-            remaining: for each bucket id, the positions that are still tracked.
-            gone: ids of buckets that the core has deleted.
+            look: returns the state to record. It is called when no other write to the catalogue is under way.
+        Returns: the recorded state; None if that failed.
         """
-        if not remaining and not gone:
-            return
         try:
             async with self.catalogue_lock:
+                consumption = look()
+                gone, mark = consumption.gone, consumption.mark
+                if not consumption.remaining and not gone and mark is None:
+                    return consumption
+                await self._results.until_logged()
                 known = await self._storage.list(*self._tracker)
-                checkpoint = await self._access.offload(checkpointed, known.entries, remaining)
+                checkpoint = await self._access.offload(checkpointed, known.entries, consumption.remaining)
                 self._counters.summaries_unreadable += len(checkpoint.unreadable)
                 moved = checkpoint.moved
                 ids = [entry.bucket_id for entry in known.entries if entry.bucket_id in gone]
-                if moved or ids:
+                if moved or ids or mark is not None:
                     await self._storage.replace(
                         *self._tracker,
                         remove=ids + [entry.bucket_id for entry in moved],
@@ -187,10 +220,13 @@ class SnapshotWriter(Publication):
                         epoch=self._results.epoch,
                         writer=self._writer,
                         mark_delete=self._results.mark_delete,
+                        mark=mark,
                     )
         except StorageError as error:
             self._access.failures.failed(self._key, CHECKPOINT_FAILED, error, retried=False)
             self._counters.checkpoints_failed += 1
+            return None
+        return consumption
 
     async def delete(self, bucket_ids: Sequence[int]) -> int:
         """Delete snapshots that no catalogue entry names, and count those that remain."""

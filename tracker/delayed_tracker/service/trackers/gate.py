@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import structlog
 
 from delayed_tracker.core.core import TrackerCore
-from delayed_tracker.core.engine.effect_results import EffectResult
+from delayed_tracker.core.engine.effect_results import EffectResult, SnapshotStored
 from delayed_tracker.core.engine.effects import DeleteSnapshots, MergeSnapshots
 from delayed_tracker.core.inspect.numbers import EVENTS, NOTHING_COUNTED
 from delayed_tracker.core.values.columns import Position
@@ -31,7 +31,9 @@ from delayed_tracker.service.instruments.instruments import Instruments
 from delayed_tracker.service.instruments.tracker_rows import NO_ROW, TrackerRows
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.runner import EffectRunner
+from delayed_tracker.service.storage.tracker_log import TrackerLog
 from delayed_tracker.service.trackers.load_room import LoadRoom
 from delayed_tracker.service.trackers.polls import PollLimiter, PollQueue
 from delayed_tracker.service.trackers.timer_queue import TimerQueue
@@ -61,6 +63,10 @@ class SharedComponents:
     load_room: LoadRoom
     instruments: Instruments
     rows: TrackerRows
+    log: LogWriter | None
+    """None if adds are not durable before their bucket is."""
+    log_may_shrink: Callable[[TrackerKey, int], None]
+    """Called when a part of a tracker's records, of so many bytes together, may not be needed any more."""
     fenced: Callable[[TrackerKey], None]
     """Called when the catalogue of an open tracker has an epoch of another process."""
     broken: Callable[[TrackerKey], None]
@@ -80,6 +86,7 @@ class TrackerGate:
         "_stepped_at_ms",
         "counters",
         "key",
+        "log",
         "owner",
         "polls",
         "row_place",
@@ -95,6 +102,8 @@ class TrackerGate:
         self.row_place = NO_ROW
         account = shared.rows.admit(self)
         self.counters = account.counters
+        self.log = None if shared.log is None else TrackerLog(key, lambda: self.epoch)
+        """Changes that are on their way to the add log; None if there is none."""
         self.runner = EffectRunner(key, shared.access, shared.limits, results=self, account=account)
         self.polls = PollQueue(shared.clock, shared.polls)
         self.unstored = shared.unstored.share()
@@ -109,9 +118,11 @@ class TrackerGate:
 
     # -- opening and closing -----------------------------------------------------------------------------------------
 
-    def open(self, core: TrackerCore) -> None:
-        """Take over a recovered core. From here on, steps are possible."""
+    def open(self, core: TrackerCore, log_bytes: int) -> None:
+        """Take over a recovered core, which needs so many bytes of the add log. From here on, steps are possible."""
         assert self.state is HostState.RECOVERING
+        if self.log is not None:
+            self.log.begin(core.taken_change, log_bytes)
         self.state = HostState.READY
         self._core = core
         with self.step() as (ready, now):
@@ -137,6 +148,9 @@ class TrackerGate:
     def retire(self) -> None:
         """Release the tracker's row and its parts of the shared memory bounds. The gate is not used afterwards."""
         self._shared.rows.retire(self)
+        if self.log is not None:
+            assert self._shared.log is not None
+            self._shared.log.retire(self.log)
         self._load_share.close()
         self._shared.load_room.notice(self._load_share, self)
         self.unstored.close()
@@ -263,9 +277,35 @@ class TrackerGate:
             self.polls.notify_first()
 
     def run_effects(self, core: TrackerCore) -> None:
-        """Pass the effects that the core has requested to the runner."""
+        """Log the changes that the core has made, and pass the effects that it has requested to the runner."""
+        self._log_changes(core)
         if effects := core.take_effects():
             self.runner.run(effects)
+
+    def _log_changes(self, core: TrackerCore) -> None:
+        if self.log is not None and (changes := core.take_changes()):
+            assert self._shared.log is not None
+            self._shared.log.add(self.log, changes, core.last_change)
+
+    async def until_logged(self, number: int | None = None) -> None:
+        """Return when a change, by default the last one made, is durable; at once if there is no add log.
+
+        Raises: see ``LogWriter.until_durable``.
+        """
+        if self.log is not None:
+            assert self._shared.log is not None
+            await self._shared.log.until_durable(self.log, self.log.last_number if number is None else number)
+
+    def require_logged(self) -> None:
+        """Let the calls that wait for durable changes wait for the last one, too, whatever it is."""
+        if self.log is not None:
+            self.log.waited_number = self.log.last_number
+
+    async def cut_log(self, through: int) -> None:
+        """Remove the records up to a number from the add log."""
+        if self.log is not None:
+            assert self._shared.log is not None
+            await self._shared.log.cut(self.log, through)
 
     def has_unreported_replay(self, core: TrackerCore) -> bool:
         """Return True if a replay is required and no poll of this epoch has reported it.
@@ -342,9 +382,12 @@ class TrackerGate:
             core = self._core
             assert core is not None
             known = core.apply(result, self.begin_step())
+            if self.log is not None and self.log.log_bytes and isinstance(result, SnapshotStored):
+                self._shared.log_may_shrink(self.key, self.log.log_bytes)
             if self.state is HostState.READY:
                 self._settle(core)
             else:
+                self._log_changes(core)
                 # Snapshots that the result replaces, such as the sources of a merge, are still deleted; nothing else begins.
                 self.runner.run([effect for effect in core.take_effects() if isinstance(effect, DeleteSnapshots)])
         return known

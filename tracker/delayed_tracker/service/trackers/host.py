@@ -33,12 +33,14 @@ from delayed_tracker.service.errors import (
     ShuttingDown,
     TrackerBroken,
     TrackerKey,
+    TrackerNotOpen,
 )
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight, storing_epochs
+from delayed_tracker.service.storage.snapshot_writer import Consumption
 from delayed_tracker.service.trackers.gate import HostState, SharedComponents, TrackerGate
 from delayed_tracker.service.trackers.unstored import UnstoredShare
 from delayed_tracker.storage.errors import SnapshotConflict
-from delayed_tracker.storage.protocol import CatalogueEntry
+from delayed_tracker.storage.protocol import CatalogueEntry, LogMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,10 @@ class Opened:
 
     epoch: int
     mark_delete: Position
+    offered_through: Position
+    """The dispatcher's claim; BEFORE_ALL if there is none."""
     recovered_count: int
-    """Positions recovered from snapshots by this open; 0 if the tracker was loaded."""
+    """Positions recovered by this open; 0 if the tracker was loaded."""
     bucket_count: int
 
 
@@ -74,12 +78,14 @@ class Adopted:
 class TrackerHost:
     """A tracker that is open, being recovered or closing."""
 
-    __slots__ = ("_gate", "_shared", "_unclaimed")
+    __slots__ = ("_gate", "_recorded", "_shared", "_unclaimed")
 
     def __init__(self, key: TrackerKey, shared: SharedComponents) -> None:
         self._gate = TrackerGate(key, shared)
         self._shared = shared
         self._unclaimed = True
+        self._recorded: dict[int, int] = {}
+        """Positions that were still tracked, of each stored bucket, when the catalogue learnt of it last."""
 
     @property
     def key(self) -> TrackerKey:
@@ -130,9 +136,9 @@ class TrackerHost:
 
     # -- opening and closing -----------------------------------------------------------------------------------------
 
-    def attach_core(self, core: TrackerCore) -> None:
-        """Take over a recovered core. From here on, verbs are answered."""
-        self._gate.open(core)
+    def attach_core(self, core: TrackerCore, log_bytes: int) -> None:
+        """Take over a recovered core, which needs so many bytes of the add log. From here on, verbs are answered."""
+        self._gate.open(core, log_bytes)
 
     async def claim(self, owner: str, mark_delete: Position | None) -> Opened:
         """Set the owner, under a new epoch.
@@ -156,6 +162,7 @@ class TrackerHost:
         return Opened(
             epoch=core.epoch,
             mark_delete=core.mark_delete,
+            offered_through=core.offered_through,
             recovered_count=recovered_count,
             bucket_count=sum(view.bucket_id is not None for view in core.buckets()),
         )
@@ -216,6 +223,9 @@ class TrackerHost:
                 await self.delete_objects([entry.bucket_id for entry in entries])
                 raise
             # Above the seal numbers of the content that the entries replace.
+            # The new buckets may lack positions that were offered: a claim of before must not outlive the exchange.
+            with self._gate.step(epoch) as (core, _):
+                core.offer_again_from(BEFORE_ALL)
             numbered = [replace(entry, seal_number=core.next_seal_number()) for entry in entries]
             replaced = await writer.exchange(numbered, epoch)
             try:
@@ -280,7 +290,52 @@ class TrackerHost:
         await runner.finish()
         if (core := self._gate.sound_core) is not None:
             gone = core.undeleted() | runner.stale_catalogue_ids
-            await runner.writer.record_consumed(core.remaining(), gone)
+            mark = None if self._gate.log is None else LogMark(core.contained_through(), core.offered_through)
+            recorded = await runner.writer.record_consumed(lambda: Consumption(core.remaining(), gone, mark))
+            if recorded is not None and mark is not None:
+                await self._gate.cut_log(mark.number)
+
+    async def checkpoint(self) -> None:
+        """Record the consumed positions in the catalogue, and cut what the add log no longer has to keep.
+
+        A failure is logged and counted, and changes nothing.
+        """
+        counts: dict[int, int] = {}
+
+        def look() -> Consumption:
+            core = self._gate.require_core()
+            stored = core.stored_counts()
+            counts.update((bucket_id, tracked_count) for bucket_id, (tracked_count, _) in stored.items())
+            changed = [
+                bucket_id
+                for bucket_id, (tracked_count, sealed_count) in stored.items()
+                if self._recorded.get(bucket_id, sealed_count) != tracked_count
+            ]
+            mark = LogMark(core.contained_through(), core.offered_through)
+            return Consumption(core.remaining(changed) if changed else {}, mark=mark)
+
+        with suppress(TrackerNotOpen, TrackerBroken):
+            recorded = await self._gate.runner.writer.record_consumed(look)
+            if recorded is not None and recorded.mark is not None:
+                self._recorded = counts
+                await self._gate.cut_log(recorded.mark.number)
+
+    def cuttable_log_bytes(self) -> int:
+        """Return the bytes that a checkpoint would free in the add log; 0 unless the tracker answers verbs."""
+        core = self._gate.sound_core
+        if core is None or self._gate.log is None or self.state is not HostState.READY:
+            return 0
+        return self._gate.log.cuttable_bytes(core.contained_through())
+
+    @property
+    def has_core(self) -> bool:
+        """True if the tracker was recovered."""
+        return self._gate.core is not None
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes that the add log has of this tracker."""
+        return 0 if self._gate.log is None else self._gate.log.log_bytes
 
     def abandon(self) -> None:
         """Cancel the effects in flight, at the end of the grace period."""
@@ -295,16 +350,53 @@ class TrackerHost:
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 
-    def add(self, epoch: int, indexes: IndexColumns) -> AddOutcome:
-        """Add indexes, in order, in one step.
+    async def until_durable(self) -> None:
+        """Return when no crash can undo the adds, cancels and new deadlines of before; at once without an add log.
 
+        Raises:
+            StorageUnavailable, LogBroken: each of them may have an effect or not; repeat it.
+            SnapshotConflict: another process owns the tracker.
+        """
+        if self._gate.log is not None:
+            await self._gate.until_logged(self._gate.log.waited_number)
+
+    async def wait_for_window(self) -> None:
+        """Wait while a crash would hand out as many consumed positions again as it may.
+
+        Raises:
+            LogBroken: nothing can be consumed until the service was restarted.
+        """
+        if self._gate.log is not None:
+            assert self._shared.log is not None
+            await self._shared.log.wait_for_window()
+
+    def add(self, epoch: int, indexes: IndexColumns, *, offered_through: Position | None = None) -> AddOutcome:
+        """Add indexes, in order, in one step. They are durable after :meth:`until_durable`.
+
+        Args:
+            epoch: the owner's.
+            indexes: to track.
+            offered_through: the dispatcher's claim, which covers these indexes or ends before them.
         Raises:
             Overloaded: some would be new, and too many indexes are not stored yet; nothing was added.
         """
         with self._gate.step(epoch) as (core, now):
-            if not self.unstored.has_room and core.would_track(indexes, now):
-                raise self.unstored.refusal(self.key)
-            return core.add(indexes, now)
+            self._require_room(core, indexes, now)
+            outcome = core.add(indexes, now)
+            if offered_through is not None and self._gate.log is not None:
+                core.advance_offered_through(offered_through)
+            return outcome
+
+    def _require_room(self, core: TrackerCore, indexes: IndexColumns, now: Instant) -> None:
+        if not self.unstored.has_room and core.would_track(indexes, now):
+            raise self.unstored.refusal(self.key)
+        if self._shared.log is not None and self._gate.log is not None and len(indexes):
+            self._shared.log.require_room()
+
+    @property
+    def offered_through(self) -> Position:
+        """The dispatcher's claim in force; BEFORE_ALL if there is none."""
+        return self._gate.require_core().offered_through
 
     def has_room_for(self, epoch: int, indexes: IndexColumns) -> bool:
         """Return True if :meth:`add` would accept the indexes: there is room, or none of them would be new."""
@@ -423,9 +515,11 @@ class TrackerHost:
             return core.extend(lease_id, positions, now, lease_ms=lease_ms)
 
     def cancel(self, epoch: int, positions: PositionColumns) -> CancelOutcome:
-        """Remove positions that are not leased."""
+        """Remove positions that are not leased. The removal is durable after :meth:`until_durable`."""
         with self._gate.step(epoch) as (core, now):
-            return core.cancel(positions, now)
+            outcome = core.cancel(positions, now)
+        self._gate.require_logged()
+        return outcome
 
     def seal(self, epoch: int) -> int:
         """Seal the mutable bucket; return the number of positions in it."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.errors import DelayedTrackerError
-from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.counters import EffectCounters
@@ -27,15 +27,18 @@ from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.process.worker_threads import worker_threads
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
+from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
 from delayed_tracker.service.telemetry.storage_log import RECOVERY_FAILED
 from delayed_tracker.service.trackers.gate import HostState, SharedComponents
 from delayed_tracker.service.trackers.host import Cleared, Opened, TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom
+from delayed_tracker.service.trackers.log_keeper import LogKeeper
 from delayed_tracker.service.trackers.polls import PollLimiter
 from delayed_tracker.service.trackers.timer_queue import TimerQueue
 from delayed_tracker.service.trackers.tracker_events import TrackerEvents
 from delayed_tracker.service.trackers.unstored import UnstoredBound
+from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.protocol import SnapshotStore
 
 Answer = TypeVar("Answer")
@@ -58,6 +61,8 @@ class TrackerRegistry:
         clock: the only source of time.
         rng: the only source of randomness (retry jitter).
         workers: runs sealing, encoding and decoding; shut down at close. None creates worker threads.
+        add_log: not started; the registry starts and closes it. None: adds are durable when their bucket is.
+        logs_changes: False only empties the add log: its records are recovered, and none is added.
     """
 
     def __init__(
@@ -69,6 +74,8 @@ class TrackerRegistry:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         workers: Executor | None = None,
+        add_log: AddLog | None = None,
+        logs_changes: bool = True,
     ) -> None:
         self.storage = storage
         self.limits = limits
@@ -84,24 +91,43 @@ class TrackerRegistry:
         self.instruments = Instruments(self.clock)
         self.events = TrackerEvents(self.clock)
         self.rows = TrackerRows(self.service_limits.labelled_trackers_max, self.clock, self.instruments.operations)
+        rng = rng or random.Random()  # noqa: S311  # jitter, not a secret
+        access = StorageAccess(
+            storage,
+            self.service_limits,
+            clock=self.clock,
+            rng=rng,
+            workers=self._workers,
+            retry_ms=limits.retry_backoff_ms,
+            loads=self.loads,
+            log=add_log,
+            logs_changes=logs_changes and limits.kind is TrackerKind.BUCKET,
+        )
+        self.log: LogWriter | None = None
+        """Writer of the add log; None if adds are durable when their bucket is."""
+        self.log_keeper: LogKeeper | None = None
+        if add_log is not None and access.logs_changes:
+            self.log = LogWriter(
+                add_log,
+                self.service_limits,
+                clock=self.clock,
+                rng=rng,
+                writer=access.writer,
+                fenced=self._close_fenced,
+            )
+            self.log_keeper = LogKeeper(self.log, self.hosts, self._relieve_log)
         self._shared = SharedComponents(
             clock=self.clock,
             limits=self.service_limits,
-            access=StorageAccess(
-                storage,
-                self.service_limits,
-                clock=self.clock,
-                rng=rng or random.Random(),  # noqa: S311  # jitter, not a secret
-                workers=self._workers,
-                retry_ms=limits.retry_backoff_ms,
-                loads=self.loads,
-            ),
+            access=access,
             timers=TimerQueue(self.clock),
             polls=self._polls,
             unstored=self.unstored,
             load_room=LoadRoom(self.loads),
             instruments=self.instruments,
             rows=self.rows,
+            log=self.log,
+            log_may_shrink=self._log_may_shrink,
             fenced=self._close_fenced,
             broken=self._close_broken,
         )
@@ -158,6 +184,12 @@ class TrackerRegistry:
         """Start the storage; from here on, trackers can be opened. Raises the errors of the storage's start."""
         assert self._phase is _Phase.NEW
         await self.storage.start()
+        if (log := self._shared.access.log) is not None:
+            await log.start()
+            if self.log is not None and self.log_keeper is not None:
+                for extent in await log.extents():
+                    self.log_keeper.unloaded[TrackerKey(extent.topic, extent.cursor)] = extent.record_bytes
+                    self.log.log_bytes += extent.record_bytes
         self._phase = _Phase.SERVING
 
     def require_serving(self) -> None:
@@ -297,7 +329,10 @@ class TrackerRegistry:
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
         with self.instruments.recoveries.measured(), self.events.recovering(host, recovery):
-            host.attach_core(await recovery.run(self.limits, mark_delete=mark_delete, now=host.now()))
+            core = await recovery.run(self.limits, mark_delete=mark_delete, now=host.now())
+            if self.log_keeper is not None:
+                self.log_keeper.opened(host.key, recovery.log_bytes)
+            host.attach_core(core, recovery.log_bytes)
         self._shared.access.failures.succeeded(host.key, RECOVERY_FAILED)
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
@@ -318,6 +353,8 @@ class TrackerRegistry:
 
     def _forget(self, host: TrackerHost) -> None:
         del self._hosts[host.key]
+        if self.log_keeper is not None and host.has_core:
+            self.log_keeper.closed(host.key, host.log_bytes)
         host.retire()
 
     async def close_tracker(self, key: TrackerKey, epoch: int) -> None:
@@ -370,7 +407,10 @@ class TrackerRegistry:
         if (host := self._hosts.get(key)) is not None:
             return await host.clear(epoch, reset_to=reset_to)
         recovery = TrackerRecovery(key, self._shared.access, self.unloaded_counters)
-        return Cleared(*await self.run_exclusive(key, recovery.clear(epoch, reset_to=reset_to)))
+        cleared = Cleared(*await self.run_exclusive(key, recovery.clear(epoch, reset_to=reset_to)))
+        if self.log_keeper is not None:
+            self.log_keeper.emptied(key)
+        return cleared
 
     async def delete(self, key: TrackerKey, epoch: int | None) -> Deleted:
         """Forget a tracker and everything it stored, loaded or not.
@@ -392,6 +432,8 @@ class TrackerRegistry:
             loaded_count = len(host.core_for_reading())
             closing = self._close(host, "CLEARED")
         deleted = await self.run_exclusive(key, self._delete(key, closing, epoch))
+        if self.log_keeper is not None:
+            self.log_keeper.emptied(key)
         return deleted if closing is None else Deleted(existed=True, position_count=loaded_count)
 
     async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> Deleted:
@@ -415,6 +457,20 @@ class TrackerRegistry:
             await asyncio.wait([recovery])
             await self.until_settled(key)
 
+    # -- the add log --------------------------------------------------------------------------------------------------
+
+    def _log_may_shrink(self, key: TrackerKey, log_bytes: int) -> None:
+        if self.log_keeper is not None:
+            self.log_keeper.look_at(key, log_bytes)
+
+    async def _relieve_log(self, key: TrackerKey) -> None:
+        """Store what the add log has of a tracker that nobody has open. It is closed afterwards, which cuts the log."""
+        host = await self.load(key)
+        host.seal_open_buckets()
+        await self.unload_unclaimed(key)
+        if (closing := self._closings.get(key)) is not None:
+            await asyncio.wait([closing])
+
     # -- drain and close ----------------------------------------------------------------------------------------------
 
     async def drain(self, grace_ms: int) -> None:
@@ -427,6 +483,8 @@ class TrackerRegistry:
         if self._phase is _Phase.SERVING:
             self._phase = _Phase.DRAINING
             self.calls.stop()
+            if self.log_keeper is not None:
+                self.in_background(self.log_keeper.close())
             for recovery in self._recoveries.values():
                 recovery.cancel()
             for host in list(self.hosts()):
@@ -457,5 +515,9 @@ class TrackerRegistry:
         if self._phase is _Phase.CLOSED:
             return
         self._phase = _Phase.CLOSED
+        if self.log is not None:
+            await self.log.close()
         self._workers.shutdown(wait=False, cancel_futures=True)
+        if (log := self._shared.access.log) is not None:
+            await log.close()
         await self.storage.close()

@@ -1,0 +1,88 @@
+"""The add log's part of a recovery: read the records that the catalogue does not contain, and apply them in order.
+
+Pages are read and applied one after the other, so that memory holds what is tracked and one page. Records that cannot
+be read end the dispatcher's claim: it offers everything above mark-delete again, which adds what the records had.
+"""
+
+from functools import partial
+from typing import Final
+
+from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.values.changes import Change, OfferedThrough
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.instant import Instant
+from delayed_tracker.service.counters import EffectCounters
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.telemetry.storage_log import RECORDS_LOST
+from delayed_tracker.storage.add_log import LogExtent, LogPage
+from delayed_tracker.storage.codec.log_records import decode_change
+from delayed_tracker.storage.errors import SnapshotCorrupt
+from delayed_tracker.storage.protocol import LogMark
+
+PAGE_BYTES: Final = 2**20
+"""Size of a page: its changes are applied in one go, in a worker thread."""
+
+
+class LogReplay:
+    """One reading of a tracker's records."""
+
+    def __init__(self, key: TrackerKey, access: StorageAccess, counters: EffectCounters) -> None:
+        self._key = key
+        self._access = access
+        self._counters = counters
+
+    async def run(
+        self, core: TrackerCore, mark: LogMark, extent: LogExtent, now: Instant, *, lost_from: Position | None
+    ) -> int:
+        """Apply the records to a core that has the catalogue's buckets, and return the bytes of the records.
+
+        Args:
+            core: has been recovered; nothing else was done with it.
+            mark: what the catalogue contains of the log.
+            extent: what the log has; it was taken over.
+            now: of the recovery.
+            lost_from: lowest position of the buckets that cannot be read; None if all can.
+        Raises:
+            StorageUnavailable: the core is to be discarded; try again.
+            StorageFormatUnsupported: a newer program wrote records.
+        """
+        log = self._access.log
+        assert log is not None
+        core.begin_journal(mark.number, mark.offered_through or BEFORE_ALL)
+        after, read_bytes, lost_count = mark.number, 0, 0
+        is_last = after >= extent.last_number
+        while not is_last:
+            read = partial(log.read, *self._key, after=after, bytes_max=PAGE_BYTES)
+            page = await self._access.attempt(read, self._counters)
+            lost_count += await self._access.offload(_apply, core, page, extent.claims_void_through, now)
+            read_bytes += sum(len(each.record) for each in page.records)
+            after, is_last = max([after, *(each.number for each in page.records)]), page.is_last
+        # Numbers go on behind all that the log has ever had. If it has less than the catalogue knows, it was lost.
+        core.skip_changes(max(extent.last_number, mark.number))
+        if extent.last_number < mark.number:
+            lost_count += mark.number - extent.last_number
+        if lost_count:
+            self._counters.log_records_corrupt += lost_count
+            lost = SnapshotCorrupt(f"{lost_count} records of the add log are missing or fail their checksum")
+            self._access.failures.failed(self._key, RECORDS_LOST, lost, retried=False)
+            core.offer_again_from(BEFORE_ALL)
+        elif lost_from is not None:
+            core.offer_again_from(lost_from)
+        return read_bytes
+
+
+def _apply(core: TrackerCore, page: LogPage, claims_void_through: int, now: Instant) -> int:
+    """Apply a page, without void claims; return the number of its records that cannot be read."""
+    lost_count = sum(last - first + 1 for first, last in page.corrupt)
+    for each in page.records:
+        change: Change | None = None
+        try:
+            change = decode_change(each.record)
+        except SnapshotCorrupt:
+            lost_count += 1
+        if isinstance(change, OfferedThrough) and each.number <= claims_void_through:
+            change = None
+        if change is not None:
+            core.replay(each.number, change, now)
+    return lost_count

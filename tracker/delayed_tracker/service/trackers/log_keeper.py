@@ -1,0 +1,152 @@
+"""Keeps the add log short: decides which tracker records its consumed positions, so that its records can be cut.
+
+A tracker is looked at when its records have grown by a quarter of a megabyte, and when a snapshot was stored. If enough
+of its records need not be kept any more, the catalogue learns what was consumed, and they are cut.
+
+From half of the log's limit on, the trackers that hold most of it are sealed, the largest first; also trackers that no
+dispatcher has opened since the start, which are loaded for it and closed again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final, Protocol
+
+from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.storage.log_writer import LogWriter
+from delayed_tracker.service.storage.tracker_log import TrackerLog
+
+GROWTH_BYTES: Final = 256 * 2**10
+"""A tracker is looked at each time that its records have grown by this much."""
+_CUT_SHARE: Final = 2
+"""Records are cut if at least one part in this many of a tracker's records can be."""
+
+
+class LoggedTracker(Protocol):
+    """Open tracker, as far as its part of the log is concerned."""
+
+    key: TrackerKey
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes that the log has of it."""
+        ...
+
+    def cuttable_log_bytes(self) -> int:
+        """Return the bytes that a checkpoint would free."""
+        ...
+
+    async def checkpoint(self) -> None:
+        """Record the consumed positions, and cut."""
+        ...
+
+    def seal_open_buckets(self) -> None:
+        """Seal the buckets that are still filling."""
+        ...
+
+
+class LogKeeper:
+    """The sizes of all trackers' records, and the work that keeps them small.
+
+    Args:
+        writer: of the log.
+        trackers: returns the open trackers.
+        relieve: loads a tracker that is not open, seals it and closes it.
+    """
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        trackers: Callable[[], Iterable[LoggedTracker]],
+        relieve: Callable[[TrackerKey], Awaitable[None]],
+    ) -> None:
+        self.unloaded: dict[TrackerKey, int] = {}
+        """Bytes of the records of each tracker that is not open."""
+        self.checkpoint_count = 0
+        self._writer = writer
+        self._trackers = trackers
+        self._relieve = relieve
+        self._wanted: dict[TrackerKey, None] = {}
+        self._looked_at: dict[TrackerKey, int] = {}
+        self._sealing: set[TrackerKey] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        writer.committed = self.committed
+
+    def opened(self, key: TrackerKey, log_bytes: int) -> None:
+        """Note that a tracker is open, and how many bytes of records it has found."""
+        self._writer.log_bytes += log_bytes - self.unloaded.pop(key, 0)
+
+    def closed(self, key: TrackerKey, log_bytes: int) -> None:
+        """Note that a tracker is closed, and how many bytes of records it has left."""
+        self._looked_at.pop(key, None)
+        self._wanted.pop(key, None)
+        self._sealing.discard(key)
+        if log_bytes:
+            self.unloaded[key] = log_bytes
+
+    def emptied(self, key: TrackerKey) -> None:
+        """Note that a tracker that is not open has no records any more."""
+        self._writer.log_bytes -= self.unloaded.pop(key, 0)
+
+    def committed(self, tracker: TrackerLog) -> None:
+        """Look at a tracker if its records have grown enough; make room if the log is half full."""
+        if tracker.log_bytes >= self._looked_at.get(tracker.key, 0) + GROWTH_BYTES:
+            self.look_at(tracker.key, tracker.log_bytes)
+        if 2 * self._writer.log_bytes >= self._writer.limits.add_log_bytes_max and not self._sealing:
+            self._begin()
+
+    def look_at(self, key: TrackerKey, log_bytes: int) -> None:
+        """Look at a tracker soon: a part of its records may not be needed any more."""
+        self._looked_at[key] = log_bytes
+        self._wanted[key] = None
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._task is None and not self._closing:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            task.get_loop().call_exception_handler({"message": "keeping the add log short failed", "exception": error})
+
+    async def _run(self) -> None:
+        while self._wanted and not self._closing:
+            wanted, self._wanted = self._wanted, {}
+            for tracker in [tracker for tracker in self._trackers() if tracker.key in wanted]:
+                cuttable = tracker.cuttable_log_bytes()
+                if cuttable and (_CUT_SHARE * cuttable >= tracker.log_bytes or tracker.key in self._sealing):
+                    self._sealing.discard(tracker.key)
+                    await tracker.checkpoint()
+                    self.checkpoint_count += 1
+                    self._looked_at[tracker.key] = tracker.log_bytes
+        if 2 * self._writer.log_bytes >= self._writer.limits.add_log_bytes_max and not self._closing:
+            await self._make_room()
+
+    async def _make_room(self) -> None:
+        """Begin to seal what holds a quarter of the log's limit."""
+        wanted = self._writer.limits.add_log_bytes_max // 4
+        sizes = {tracker.key: tracker for tracker in self._trackers() if tracker.log_bytes}
+        for tracker in sorted(sizes.values(), key=lambda each: each.log_bytes, reverse=True):
+            if wanted <= 0:
+                return
+            wanted -= tracker.log_bytes
+            self._sealing.add(tracker.key)
+            tracker.seal_open_buckets()
+            # What is consumed already, and in no bucket that was sealed now.
+            self._wanted[tracker.key] = None
+        for key, size in sorted(self.unloaded.items(), key=lambda each: each[1], reverse=True):
+            if wanted <= 0 or self._closing:
+                return
+            wanted -= size
+            with suppress(DelayedTrackerError):  # The next commit tries again, or an open says why.
+                await self._relieve(key)
+
+    async def close(self) -> None:
+        """Begin nothing more, and return when nothing is under way."""
+        self._closing = True
+        if self._task is not None:
+            await asyncio.wait([self._task])
