@@ -54,7 +54,9 @@ from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
 from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.service.trackers.registry import TrackerRegistry
-from delayed_tracker.storage.errors import StorageBackendMissing, UnknownStorageScheme
+from delayed_tracker.storage.add_log import AddLog
+from delayed_tracker.storage.add_log_registry import open_add_log
+from delayed_tracker.storage.errors import AddLogMissing, StorageBackendMissing, UnknownStorageScheme
 from delayed_tracker.storage.protocol import SnapshotStore
 from delayed_tracker.storage.registry import open_storage
 
@@ -114,6 +116,8 @@ class TrackerServer:
             settings.tracker_limits(),
             service_limits=settings.service_limits(),
             clock=clock,
+            add_log=_add_log_of(settings),
+            logs_changes=settings.storage.durable_adds,
         )
         self.trackers.calls.spans = self._tracing
         self._loop_lag = LoopLag(self.trackers.instruments.loop_lag)
@@ -287,6 +291,19 @@ def _storage_of(settings: Settings) -> SnapshotStore:
         raise InvalidInput(_STORAGE_KEY, error.value, error.remedy) from error
     except (UnknownStorageScheme, StorageBackendMissing) as error:
         raise type(error)(f"{_STORAGE_KEY}: {error.message}") from error
+
+
+def _add_log_of(settings: Settings) -> AddLog | None:
+    """Return the add log beside the storage, also if it is only to be emptied; None if the storage has none."""
+    url = settings.storage.storage_url
+    try:
+        return open_add_log(url)
+    except InvalidInput as error:
+        raise InvalidInput(_STORAGE_KEY, error.value, error.remedy) from error
+    except AddLogMissing as error:
+        if settings.storage.durable_adds:
+            raise AddLogMissing(f"{_STORAGE_KEY}: {error.message}") from error
+        return None
 
 
 def _tracing_of(settings: Settings) -> "Tracing | None":

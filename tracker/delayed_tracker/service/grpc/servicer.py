@@ -24,6 +24,7 @@ from delayed_tracker.service.grpc.wire import (
     to_positions,
 )
 from delayed_tracker.service.grpc.wire_acks import from_acked, to_lease_acks
+from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.importing import SnapshotImport
 from delayed_tracker.v1 import tracker_pb2
 from delayed_tracker.wire.column_fields import Columned
@@ -66,14 +67,15 @@ class TrackerServicer(InspectionServicer):
         self, columned: Columned[tracker_pb2.AddMessagesRequest], _context: Context
     ) -> tracker_pb2.AddMessagesResponse:
         """See tracker.proto."""
-        answer = self._added(columned.head, columned.columns)
-        await self._host(columned.head).until_durable()
+        host = self._host(columned.head)
+        answer = self._added(host, columned.head, columned.columns)
+        await host.until_durable()
         return answer
 
     def _added(
-        self, request: tracker_pb2.AddMessagesRequest, columns: Sequence[bytes]
+        self, host: TrackerHost, request: tracker_pb2.AddMessagesRequest, columns: Sequence[bytes]
     ) -> tracker_pb2.AddMessagesResponse:
-        host = self._host(request)
+        """Add the messages of a request and return its answer, which is sent when the messages are durable."""
         epoch = require_epoch(request.epoch)
         host.require_owner(epoch)
         outcome = host.add(epoch, to_indexes(columns, batch_max=self._limits.batch_max))
@@ -217,8 +219,9 @@ class TrackerServicer(InspectionServicer):
             request = _completed(columned.head, first)
             await self._registry.calls.iteration_budget.take(columned.row_count)
             await self._until_room(request, columned.columns)
-            answer = self._added(request, columned.columns)
-            await self._host(request).until_durable()
+            host = self._host(request)
+            answer = self._added(host, request, columned.columns)
+            await host.until_durable()
             await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
             # The next request is read only when there may be room for it.
             await self._until_room(first)

@@ -20,6 +20,55 @@ class StorageSettings(Section):
         "Where snapshots are kept: sqlite:PATH (relative to the working directory; the file and its directory are "
         "created), or memory: to keep nothing.",
     )
+    durable_adds: bool = setting(
+        True,  # noqa: FBT003  # the declaration's first argument is the default
+        "trackerDurableAdds",
+        Group.STORAGE,
+        "true: an add is answered when a log beside the snapshots has it, so that no crash loses it and a dispatcher "
+        "offers again only what was not answered. false: PIP-195's contract, a dispatcher replays from mark-delete + 1.",
+    )
+    add_log_bytes_max: int = setting(
+        2**30,
+        "addLogBytesMax",
+        Group.STORAGE,
+        "Size of the records in the add log of all trackers. At it, a call that adds is refused with OVERLOADED; from "
+        "half of it on, the trackers with most records are sealed, so that these can be cut.",
+        unit="bytes",
+        minimum=2**20,
+        maximum=2**40,
+        reloadable=True,
+    )
+    add_log_pending_bytes_max: int = setting(
+        64 * 2**20,
+        "addLogPendingBytesMax",
+        Group.STORAGE,
+        "Records in memory that wait to be written to the add log. At it, a call that adds is refused with OVERLOADED.",
+        unit="bytes",
+        minimum=2**20,
+        maximum=2**34,
+        reloadable=True,
+    )
+    consumption_window_positions: int = setting(
+        50_000,
+        "consumptionWindowPositions",
+        Group.STORAGE,
+        "Acknowledged and handed-off positions that are not in the add log yet: a crash hands out again this many at "
+        "most. At it, an acknowledgement waits.",
+        unit="positions",
+        minimum=1,
+        maximum=100_000_000,
+        reloadable=True,
+    )
+    consumption_window_ms: int = setting(
+        200,
+        "consumptionWindowMillis",
+        Group.STORAGE,
+        "Time within which they are in the add log. When it is over, an acknowledgement waits.",
+        unit="ms",
+        minimum=1,
+        maximum=60_000,
+        reloadable=True,
+    )
     mutable_indexes_max: int = setting(
         1_000_000,
         "mutableIndexesMax",

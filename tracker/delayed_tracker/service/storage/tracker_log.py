@@ -104,7 +104,7 @@ class TrackerLog:
         self._removed = _EMPTY
         self._wake(
             lambda _: True,
-            SnapshotConflict(f"another process has taken over the tracker of subscription {self.key}; open it again"),
+            self._lost_error(),
         )
         return removed_count
 
@@ -135,15 +135,18 @@ class TrackerLog:
         if number <= self.durable_number:
             return
         if self._lost:
-            raise SnapshotConflict(
-                f"another process has taken over the tracker of subscription {self.key}; open it again"
-            )
+            raise self._lost_error()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append((number, waiter))
         try:
             await waiter
         finally:
             self._waiters.remove((number, waiter))
+
+    def _lost_error(self) -> SnapshotConflict:
+        return SnapshotConflict(
+            f"the tracker of subscription {self.key} was closed or taken over before its add log was written; open it again"
+        )
 
     def _wake(self, chosen: Callable[[int], bool], error: StorageError | None) -> None:
         for number, waiter in self._waiters:
