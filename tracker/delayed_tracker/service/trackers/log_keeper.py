@@ -26,7 +26,10 @@ _CUT_SHARE: Final = 2
 class LoggedTracker(Protocol):
     """Open tracker, as far as its part of the log is concerned."""
 
-    key: TrackerKey
+    @property
+    def key(self) -> TrackerKey:
+        """Topic and subscription."""
+        ...
 
     @property
     def log_bytes(self) -> int:

@@ -1,0 +1,284 @@
+"""The world with an add log: a dispatcher that offers again only what was not answered, or what its claim leaves out.
+
+The auditor knows each answered fact. An answered add comes out without being offered again, an answered cancel never
+does, and of the positions that were acknowledged before a crash no more come again than the consumption window allows.
+"""
+
+import asyncio
+from dataclasses import replace
+
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.core.values.limits import TrackerKind
+from delayed_tracker.service.clock import ManualClock, pause
+from delayed_tracker.service.errors import PollEnded
+from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.trackers.gate import HostState
+from delayed_tracker.storage.errors import StorageError
+from delayed_tracker.storage.memory_log import MemoryAddLog
+from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
+from tests.service.harness.shell import KEY, elapse, make_registry, settle
+from tests.simulation.world import CALM, LEASE_MS, World
+
+WINDOW = 15
+BATCH_MAX = 20
+
+
+class DurableWorld(World):
+    def __init__(self, seed):
+        super().__init__(seed, TrackerKind.BUCKET)
+        self.log = FaultyAddLog(
+            MemoryAddLog(), replace(CALM, seed=seed + 1), sleep=lambda seconds: pause(self.clock, seconds * 1_000)
+        )
+        self.claims = self.random.random() < 0.5
+        """True if the dispatcher sends claims and offers again what lies above the claim; else it never does."""
+        self.answered = set()  # offered, and the answer has arrived
+        self.cancelled = set()
+        self.calls = set()  # tasks of calls that wait for their answers
+        self.came_again = 0  # acknowledged positions that came again since the last crash
+        self.failures = []
+        self.came_again_max = 0
+        self.service_limits = ServiceLimits(
+            leased_positions_max=60, consumption_window_positions=WINDOW, add_log_bytes_max=60_000
+        )
+
+    # -- the service -------------------------------------------------------------------------------------------------
+
+    async def start(self):
+        self.registry = make_registry(
+            self.storage,
+            self.clock,
+            limits=self.limits,
+            service_limits=self.service_limits,
+            seed=self.seed,
+            add_log=self.log,
+        )
+        self.metrics = ServiceMetrics(self.registry, version="1")
+        await self.registry.start()
+        await self.open()
+
+    async def open(self):
+        while True:
+            given = self.mark_delete if self.random.random() < 0.7 else None
+            try:
+                opened = await self._finished(self.registry.open(KEY, owner="simulation", mark_delete=given))
+                break
+            except StorageError:
+                self.calm_down()
+        self.host, self.epoch = self.registry.host(KEY), opened.epoch
+        self.note("opened", opened.epoch, opened.recovered_count, opened.offered_through)
+        self.leases.clear()
+        self.handed_out.clear()
+        unknown = {position for position in self.deadlines if position not in self.answered}
+        assert all(position > opened.offered_through for position in unknown - self.acked), "a claim beyond the answers"
+        again = unknown
+        if self.claims:
+            again |= {position for position in self.deadlines if position > opened.offered_through}
+        self.offer_in_batches(sorted(again - self.acked))
+
+    def offer_in_batches(self, positions):
+        for start in range(0, len(positions), 7):
+            self.offer(positions[start : start + 7])
+
+    def calm_down(self):
+        for faulty in (self.storage, self.log):
+            faulty.plan = replace(faulty.plan, error_before=0.0, error_after=0.0, latency_ms=0)
+
+    async def crash(self):
+        self.note("crash", self.registry.log.unwritten_removed_count)
+        self.crash_count += 1
+        self.count_effects()
+        for host in self.registry.hosts():
+            host._gate.state = HostState.CLOSED
+            host._gate._load_share.stop_waiting()
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        self.polls.clear()
+        self.calls.clear()
+        self.came_again = 0
+        self.clock = ManualClock(self.clock.now_ms() + self.random.randrange(3_000))
+        await self.storage.inner.close()
+        await self.log.inner.close()
+        await self.start()
+
+    # -- the dispatcher ----------------------------------------------------------------------------------------------
+
+    def call(self, work):
+        task = asyncio.create_task(self._answered(work))
+        self.calls.add(task)
+        task.add_done_callback(self.calls.discard)
+
+    async def _answered(self, work):
+        try:
+            await work
+        except AssertionError as error:
+            self.failures.append(error)
+        except DelayedTrackerError as error:
+            self.note("refused", error.reason)
+
+    def offer(self, positions):
+        self.call(self._offer(list(positions)))
+
+    async def _offer(self, positions):
+        host, epoch = self.host, self.epoch
+        claim = self.claim() if self.claims else None
+        rows = [(self.deadlines[position], *position) for position in positions]
+        cutoff_ms = self.limits.cutoff_ms(self.clock.now_ms())
+        outcome = host.add(epoch, IndexColumns.of(rows), offered_through=claim)
+        await host.until_durable()
+        due = [positions[offset] for offset in outcome.due]
+        self.note("offered", len(rows), outcome.added_count, len(due))
+        for position in due:
+            assert self.deadlines[position] <= cutoff_ms, f"{position} is called due too early"
+            self.delivered.add(position)
+            self.acked.add(position)
+        self.answered.update(positions)
+
+    def claim(self):
+        """Return the last position of the contiguous prefix of answered offers."""
+        claimed = None
+        for position in sorted(self.deadlines):
+            if position not in self.answered and position not in self.acked:
+                break
+            claimed = position
+        return claimed
+
+    def offer_again(self):
+        self.offer_in_batches(
+            sorted(position for position in self.deadlines if position not in self.answered | self.acked)[:14]
+        )
+
+    def check_contains(self, positions):
+        super().check_contains([position for position in positions if position in self.answered])
+
+    def take(self, delivery):
+        taken = [Position(ledger, entry) for _, ledger, entry in delivery.indexes]
+        for position in taken:
+            assert position not in self.cancelled, f"{position} was cancelled"
+            if position in self.acked and position not in self.cleared:
+                self.came_again += 1
+        assert self.came_again <= WINDOW + BATCH_MAX, f"{self.came_again} positions came again"
+        self.came_again_max = max(self.came_again_max, self.came_again)
+        return super().take(delivery)
+
+    def settle_lease(self):
+        if not self.leases:
+            return
+        lease_id = self.random.choice(sorted(self.leases))
+        _, positions = self.leases[lease_id]
+        chosen = sorted(position for position in positions if self.random.random() < 0.7)
+        positions -= set(chosen)
+        if not positions:
+            del self.leases[lease_id]
+        if self.random.random() < 0.6:
+            self.call(self._ack(lease_id, chosen))
+        else:
+            later = self.clock.now_ms() + self.random.randrange(5_000) if self.random.random() < 0.5 else None
+            self.call(self._nack(lease_id, chosen, later))
+
+    async def _ack(self, lease_id, chosen):
+        host, epoch = self.host, self.epoch
+        await host.wait_for_window()
+        outcome = host.ack(epoch, lease_id, PositionColumns.of(chosen))
+        stale = {chosen[offset] for offset in outcome.stale}
+        self.acked.update(set(chosen) - stale)
+        self.note("acked", len(chosen), outcome.changed_count)
+
+    async def _nack(self, lease_id, chosen, later):
+        host, epoch = self.host, self.epoch
+        outcome = host.nack(epoch, lease_id, PositionColumns.of(chosen), deliver_at_ms=later)
+        if later is None:
+            return
+        unchanged = {chosen[offset] for offset in (*outcome.stale, *outcome.unknown)}
+        # Until it is durable, a crash may bring the old deadline back.
+        moved = [position for position in chosen if position not in unchanged]
+        before = {position: self.not_before.get(position, self.deadlines[position]) for position in moved}
+        self.not_before.update({position: min(later, before[position]) for position in moved})
+        await host.until_durable()
+        self.not_before.update(dict.fromkeys(moved, later))
+        self.note("nacked", len(chosen), outcome.changed_count, later)
+
+    def cancel(self):
+        free = sorted(self.answered - self.acked)
+        if free:
+            self.call(self._cancel(self.random.sample(free, min(4, len(free)))))
+
+    async def _cancel(self, chosen):
+        host, epoch = self.host, self.epoch
+        outcome = host.cancel(epoch, PositionColumns.of(chosen))
+        await host.until_durable()
+        kept = {chosen[offset] for offset in (*outcome.leased, *outcome.unknown)}
+        gone = set(chosen) - kept
+        self.acked.update(gone)  # the dispatcher acknowledges it in its cursor, too
+        self.delivered.update(gone)
+        self.cancelled.update(gone)
+        self.note("cancelled", len(gone))
+
+    async def clear(self):
+        self.note("clear")
+        for task in list(self.calls):
+            task.cancel()
+        cleared = await self._finished(self.registry.clear(KEY, self.epoch))
+        self.epoch = cleared.epoch
+        self.leases.clear()
+        self.handed_out.clear()
+        self.not_before.clear()
+        self.cleared = set(self.deadlines)
+        self.acked.update(self.cleared)
+        self.answered.update(self.cleared)
+        self.delivered.update(self.cleared)
+
+    async def import_rebuilt(self):
+        for task in list(self.calls):
+            task.cancel()
+        await settle()
+        # What is not in the ledgers' rebuild is offered again: an import ends every claim.
+        self.answered &= self.acked
+        await super().import_rebuilt()
+
+    async def close_and_open(self):
+        self.note("close")
+        await self._finished(self.registry.close_tracker(KEY, self.epoch))
+        await self.open()
+
+    def change_weather(self):
+        super().change_weather()
+        self.log.plan = replace(
+            self.log.plan,
+            error_before=self.random.choice((0.0, 0.0, 0.1, 0.6)),
+            error_after=self.random.choice((0.0, 0.0, 0.1, 0.6)),
+            latency_ms=self.random.choice((0, 0, 5, 50, 5_000)),
+        )
+
+    # -- the whole ---------------------------------------------------------------------------------------------------
+
+    async def step(self):
+        if self.random.random() < 0.03:
+            self.cancel()
+        # A crash comes at any await: between two turns of the event loop.
+        if self.random.random() < 0.02:
+            for _ in range(self.random.randrange(12)):
+                await asyncio.sleep(0)
+            await self.crash()
+        await super().step()
+
+    def audit(self):
+        super().audit()
+        assert not self.failures, self.failures[0]
+        log = self.registry.log
+        assert log.pending_bytes >= 0
+        assert log.log_bytes >= 0
+        assert log.unwritten_removed_count <= WINDOW + BATCH_MAX
+
+    async def end(self):
+        self.log.plan = replace(CALM, seed=self.seed)
+        self.storage.plan = replace(CALM, seed=self.seed)
+        await elapse(self.clock, 20_000)
+        self.offer_again()
+        while self.answered | self.acked != self.deadlines.keys():
+            await elapse(self.clock, 20_000)
+            self.offer_again()
+        await super().end()
