@@ -41,7 +41,13 @@ from delayed_tracker.service.errors import (
     TrackerInMemory,
     TrackerNotOpen,
 )
-from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from delayed_tracker.storage.errors import (
+    LogBroken,
+    SnapshotConflict,
+    SnapshotCorrupt,
+    SnapshotNotFound,
+    StorageUnavailable,
+)
 
 ERROR_DOMAIN: Final = "delayed-tracker"
 STORAGE_RETRY_AFTER_MS: Final = 1_000
@@ -65,6 +71,7 @@ CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (ShuttingDown, grpc.StatusCode.UNAVAILABLE),
     (TrackerBroken, grpc.StatusCode.UNAVAILABLE),
     (StorageUnavailable, grpc.StatusCode.UNAVAILABLE),
+    (LogBroken, grpc.StatusCode.UNAVAILABLE),
     (EntryTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (BrokerMetadataDisabled, grpc.StatusCode.FAILED_PRECONDITION),
     (LedgerSourceNotSet, grpc.StatusCode.FAILED_PRECONDITION),
