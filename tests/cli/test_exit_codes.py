@@ -9,6 +9,8 @@ from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
 from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.load import InvalidSettings
 from delayed_tracker.storage.errors import (
+    AddLogMissing,
+    LogBroken,
     SnapshotCorrupt,
     SnapshotNotFound,
     StorageBackendMissing,
@@ -48,6 +50,8 @@ def test_numbers_never_change():
         (StorageFormatUnsupported("x"), 4),
         (StorageUnavailable("x"), 4),
         (SnapshotCorrupt("x"), 4),
+        (AddLogMissing("x"), 2),
+        (LogBroken("x"), 4),
         (SnapshotNotFound("x"), 1),
         (DelayedTrackerError("x"), 1),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 
-_FORMAT_3 = Path(__file__).with_name("format_3.sql")
+_FORMATS = Path(__file__).with_name("formats")
 
 
 @contextlib.asynccontextmanager
@@ -34,10 +34,10 @@ async def create(storage: SqliteStorage, segments: Iterable[bytes], *, topic: st
     )
 
 
-def make_format_3(path: Path) -> None:
-    """Create the file of one tracker in format 3, from a dump of a file that a program of that format wrote."""
+def make_format(version: int, path: Path) -> None:
+    """Create a file in an older format, from a dump of a file that a program of that format wrote."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.executescript(_FORMAT_3.read_text(encoding="utf-8"))
+        connection.executescript((_FORMATS / f"format_{version}.sql").read_text(encoding="utf-8"))
 
 
 def ask(path: Path, question: str) -> list[tuple]:

@@ -17,12 +17,12 @@ from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.codec.codec import decode_segments
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported, StorageUnavailable
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark
 from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES
-from delayed_tracker.storage.sqlite.schema import connect, prepare
+from delayed_tracker.storage.sqlite.schema import SNAPSHOTS_SCHEMA
 from delayed_tracker.storage.sqlite.storage import SqliteStorage, open_sqlite
 from delayed_tracker.storage.summary import decode_summary
-from tests.snapshot_storage.sqlite_files import ask, create, each, make_format_3, started
+from tests.snapshot_storage.sqlite_files import ask, create, each, make_format, started
 
 OPEN = """
 import asyncio, sys
@@ -141,8 +141,8 @@ async def test_small_entries_fill_their_pages(tmp_path, entry_bytes):
 
 def test_a_connection_caches_little(tmp_path):
     """The cache is set as a number of pages: from a size in bytes SQLite would make four times as much."""
-    with contextlib.closing(connect(tmp_path / "db")) as connection:
-        prepare(connection, tmp_path / "db")
+    with contextlib.closing(SNAPSHOTS_SCHEMA.connect(tmp_path / "db")) as connection:
+        SNAPSHOTS_SCHEMA.prepare(connection, tmp_path / "db")
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
         (cached_pages,) = connection.execute("PRAGMA cache_size").fetchone()
     assert page_bytes == PAGE_BYTES
@@ -258,7 +258,7 @@ async def test_a_newer_format_is_refused_and_left_alone(tmp_path):
         pass
     ask(path, "PRAGMA user_version = 7")
     before = path.read_bytes()
-    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 4"):
+    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 5"):
         await open_sqlite(str(path)).start()
     assert path.read_bytes() == before
 
@@ -266,7 +266,7 @@ async def test_a_newer_format_is_refused_and_left_alone(tmp_path):
 async def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
     """The content of the file stays, and the new columns can be written."""
     path = tmp_path / "db"
-    make_format_3(path)
+    make_format(3, path)
     for column in ("writer", "mark_delete_ledger_id", "mark_delete_entry_id"):
         ask(path, f"ALTER TABLE trackers DROP COLUMN {column}")
     ask(path, "ALTER TABLE entries DROP COLUMN lengths")
@@ -287,6 +287,8 @@ async def test_a_file_of_the_second_format_keeps_its_snapshots(tmp_path):
         old = await create(storage, [b"one", b"two", b"three"])
     ask(path, "ALTER TABLE entries DROP COLUMN lengths")
     ask(path, "ALTER TABLE catalogue DROP COLUMN seal_number")
+    for column in ("log_number", "offered_ledger_id", "offered_entry_id"):
+        ask(path, f"ALTER TABLE trackers DROP COLUMN {column}")
     ask(path, "PRAGMA user_version = 2")
     async with started(path) as storage:
         new = await create(storage, [b"four", b"five"])
@@ -300,7 +302,7 @@ async def test_entries_of_the_third_format_are_numbered_by_their_bucket_ids(tmp_
     An entry that was damaged is still detected as damaged.
     """
     path = tmp_path / "db"
-    make_format_3(path)
+    make_format(3, path)
     for _ in range(2):
         async with started(path) as storage:
             found = await storage.list(*OLD_TRACKER)
@@ -311,14 +313,31 @@ async def test_entries_of_the_third_format_are_numbered_by_their_bucket_ids(tmp_
             assert [len(decode_summary(entry.summary).bits) for entry in found.entries[:2]] == [2, 2]
             segments = await storage.get_bucket_snapshot_segments(2, 1, 2)
             assert decode_segments(segments).deliver_at_ms.tolist() == [990_000, 5_000_000]
-    assert ask(path, "PRAGMA user_version") == [(4,)]
+    assert ask(path, "PRAGMA user_version") == [(5,)]
+
+
+async def test_trackers_of_the_fourth_format_begin_without_a_log_mark(tmp_path):
+    """Entries, epochs and snapshots stay as they were, and marks can be written."""
+    path = tmp_path / "db"
+    make_format(4, path)
+    mark = LogMark(5, Position(2, 1))
+    entry = CatalogueEntry(1, Position(1, 0), Position(2, 0), b"summary", b"consumed", Position(0, 5), 7)
+    async with started(path) as storage:
+        assert await storage.list(*OLD_TRACKER) == CatalogueState(3, (entry,), (), Position(0, 5), LogMark())
+        assert await storage.list(OLD_TRACKER[0], "audit") == CatalogueState(2)
+        assert await storage.trackers() == [OLD_TRACKER]
+        assert await storage.get_bucket_snapshot_segments(1, 1, 2) == [b"one", b"two"]
+        await storage.replace(*OLD_TRACKER, remove=[], add=[], epoch=4, mark=mark)
+    async with started(path) as storage:
+        assert await storage.list(*OLD_TRACKER) == CatalogueState(4, (entry,), (), Position(0, 5), mark)
+    assert ask(path, "PRAGMA user_version") == [(5,)]
 
 
 @pytest.mark.parametrize("damage", ["'text'", "NULL", "crc32c + (1 << 32)", "-1"])
 async def test_a_checksum_that_is_none_does_not_keep_an_older_file_from_being_opened(tmp_path, damage):
     """An entry with a damaged checksum stays damaged, and the others are updated."""
     path = tmp_path / "db"
-    make_format_3(path)
+    make_format(3, path)
     ask(path, "CREATE TABLE loose AS SELECT * FROM catalogue")
     ask(path, "DROP TABLE catalogue")
     ask(path, "ALTER TABLE loose RENAME TO catalogue")

@@ -55,3 +55,17 @@ class StorageBackendMissing(StorageError):
     """The backend is known, but a package it needs is not installed; the message names it."""
 
     reason = "STORAGE_BACKEND_MISSING"
+
+
+class LogBroken(StorageError):
+    """A write to the log failed in a way after which its file must not be written again (a failed fsync); restart the
+    service, which opens the log anew.
+    """
+
+    reason = "ADD_LOG_BROKEN"
+
+
+class AddLogMissing(StorageError):
+    """The storage keeps snapshots, but has no add log. Set trackerDurableAdds=false, or give a storage that has one."""
+
+    reason = "ADD_LOG_MISSING"

@@ -13,6 +13,7 @@ from delayed_tracker.storage.errors import SnapshotNotFound, StorageInUse, Stora
 from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
+    LogMark,
     StoredSnapshot,
     require_entry_range,
     require_epoch,
@@ -32,6 +33,7 @@ class _Catalogue:
     epoch: int = 0
     writer: str = ""
     mark_delete: Position | None = None
+    log_mark: LogMark = field(default_factory=LogMark)
     forgotten: bool = False
     entries: dict[int, CatalogueEntry] = field(default_factory=dict)
 
@@ -118,12 +120,15 @@ class MemoryStorage:
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
+        mark: LogMark | None = None,
     ) -> None:
         """Remove, then add, and record the epoch."""
         catalogue = self._fenced(topic, cursor, epoch, writer)
         catalogue.forgotten = False
         if mark_delete is not None:
             catalogue.mark_delete = mark_delete
+        if mark is not None:
+            catalogue.log_mark = mark
         for bucket_id in remove:
             catalogue.entries.pop(bucket_id, None)
         for entry in add:
@@ -135,10 +140,11 @@ class MemoryStorage:
         return sorted(key for key, catalogue in self._catalogues.items() if not catalogue.forgotten)
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
-        """Remove the entries, keep the epoch."""
+        """Remove the entries, keep the epoch and the log number."""
         catalogue = self._fenced(topic, cursor, epoch, writer)
         catalogue.forgotten = True
         catalogue.mark_delete = None
+        catalogue.log_mark = LogMark(catalogue.log_mark.number)
         catalogue.entries.clear()
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
@@ -146,7 +152,9 @@ class MemoryStorage:
         self._require_started()
         catalogue = self._catalogues.get((topic, cursor), _Catalogue())
         ordered = sorted(catalogue.entries.values(), key=lambda entry: (entry.first, entry.last, entry.bucket_id))
-        return CatalogueState(catalogue.epoch, tuple(ordered), mark_delete=catalogue.mark_delete)
+        return CatalogueState(
+            catalogue.epoch, tuple(ordered), mark_delete=catalogue.mark_delete, log_mark=catalogue.log_mark
+        )
 
     def _require_started(self) -> None:
         if not self._started:

@@ -52,6 +52,16 @@ class CatalogueEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class LogMark:
+    """Part of a tracker's add log that the catalogue contains (``delayed_tracker.storage.add_log``)."""
+
+    number: int = 0
+    """Every log record with this number or a lower one is contained in the catalogue, or void; 0 for none."""
+    offered_through: Position | None = None
+    """Position up to which the dispatcher had offered everything as of that record; None if it claimed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogueState:
     """Catalogue of one (topic, cursor); empty, at epoch 0, if it was never written."""
 
@@ -65,6 +75,8 @@ class CatalogueState:
     """
     mark_delete: Position | None = None
     """Mark-delete position of the cursor, recorded by the last write that had one."""
+    log_mark: LogMark = LogMark()
+    """Part of the add log that the entries contain, recorded by the last write that had one."""
 
     @property
     def last_seal_number(self) -> int:
@@ -198,6 +210,7 @@ class SnapshotCatalogue(Protocol):
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
+        mark: LogMark | None = None,
     ) -> None:
         """Remove and add entries and record ``epoch`` and ``writer``, atomically and durably.
 
@@ -216,15 +229,17 @@ class SnapshotCatalogue(Protocol):
             writer: unique name of the writing process. Empty for an anonymous writer, whose writes conflict with no
                 writer of the same epoch.
             mark_delete: the cursor's position, to be recorded; None leaves the recorded one.
+            mark: the part of the add log that the catalogue contains after this write; None leaves the recorded one.
         Raises:
             SnapshotConflict: the catalogue has a newer epoch, or this one by another writer; nothing was changed.
         """
         ...
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
-        """Remove all entries of a deleted subscription, and its mark-delete position.
+        """Remove all entries of a deleted subscription, its mark-delete position and the claim of its log mark.
 
-        Its epoch stays recorded, so that a late writer is fenced.
+        Its epoch stays recorded, so that a late writer is fenced, and so does the number of its log mark, so that log
+        records of the time before stay void.
 
         Raises:
             SnapshotConflict: the catalogue has a newer epoch, or this one by another writer; nothing was changed.

@@ -1,10 +1,11 @@
 """Opens the backend of a storage URL: the scheme names an entry point, and only that backend is imported.
 
 Backends of this project and of others are found in the same way. A distribution declares ``scheme = "module:factory"``
-under the entry-point group below; the factory takes the part of the URL after ``scheme:`` and returns a store that is
-not started.
+under an entry-point group; the factory takes the part of the URL after ``scheme:`` and returns a store that is not
+started. ``add_log_registry.py`` finds the add log beside a storage in the same way.
 """
 
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, cast
 
@@ -25,37 +26,55 @@ def open_storage(url: str) -> SnapshotStore:
             tests.
         StorageBackendMissing: the backend needs a package that is not installed; the message names it.
     """
+    scheme, rest = split_url(url)
+    return cast("SnapshotStore", factory_of(ENTRY_POINT_GROUP, scheme)(rest))
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Return the scheme of a storage URL, which has a snapshot storage, and the rest of it.
+
+    Raises:
+        InvalidInput: the URL has no scheme.
+        UnknownStorageScheme: no installed snapshot storage has that scheme.
+    """
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme:
-        raise InvalidInput("storage URL", url, f"write SCHEME:REST, with one of the schemes {_offered()}")
-    backend = _backends().get(scheme)
-    if backend is None:
-        raise UnknownStorageScheme(
-            f"storage URL {url!r}: the scheme {scheme!r} is not one of {_offered()}; give one of those, such as sqlite:PATH,"
-            f" or install the backend of {scheme!r}"
+        raise InvalidInput(
+            "storage URL", url, f"write SCHEME:REST, with one of the schemes {offered(ENTRY_POINT_GROUP)}"
         )
-    try:
-        factory = backend.load()
-    except ModuleNotFoundError as error:
-        raise StorageBackendMissing(
-            f"storage {scheme!r} needs the package {error.name!r}, which is not installed; {_install(backend)}"
-        ) from error
-    return cast("SnapshotStore", factory(rest))
+    if scheme not in backends(ENTRY_POINT_GROUP):
+        raise UnknownStorageScheme(
+            f"storage URL {url!r}: the scheme {scheme!r} is not one of {offered(ENTRY_POINT_GROUP)}; give one of those, "
+            f"such as sqlite:PATH, or install the backend of {scheme!r}"
+        )
+    return scheme, rest
 
 
 def storage_schemes() -> list[str]:
     """Return the schemes of all installed backends, ascending."""
-    return sorted(_backends())
+    return sorted(backends(ENTRY_POINT_GROUP))
 
 
-def _backends() -> dict[str, EntryPoint]:
+def backends(group: str) -> dict[str, EntryPoint]:
+    """Return the installed backends of an entry-point group by their schemes."""
     # If two distributions declare one scheme, the first on the path wins, as with modules.
-    return {backend.name: backend for backend in reversed(tuple(entry_points(group=ENTRY_POINT_GROUP)))}
+    return {backend.name: backend for backend in reversed(tuple(entry_points(group=group)))}
 
 
-def _offered() -> str:
-    """Return the schemes for error messages: all except the one for tests."""
-    return ", ".join(scheme for scheme in storage_schemes() if scheme != _FOR_TESTS)
+def offered(group: str) -> str:
+    """Return the schemes of a group for error messages: all except the one for tests."""
+    return ", ".join(scheme for scheme in sorted(backends(group)) if scheme != _FOR_TESTS)
+
+
+def factory_of(group: str, scheme: str) -> Callable[[str], object]:
+    """Return the factory of an installed backend. Raises StorageBackendMissing if a package that it needs is not."""
+    backend = backends(group)[scheme]
+    try:
+        return cast("Callable[[str], object]", backend.load())
+    except ModuleNotFoundError as error:
+        raise StorageBackendMissing(
+            f"storage {scheme!r} needs the package {error.name!r}, which is not installed; {_install(backend)}"
+        ) from error
 
 
 def _install(backend: EntryPoint) -> str:

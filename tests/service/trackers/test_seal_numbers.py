@@ -23,7 +23,7 @@ from tests.service.harness.shell import (
     settle,
     until,
 )
-from tests.snapshot_storage.sqlite_files import make_format_3
+from tests.snapshot_storage.sqlite_files import make_format
 
 SOON, LATER = 10_000, 990_000
 
@@ -117,7 +117,7 @@ async def test_imported_buckets_are_above_what_they_replace_in_the_order_they_ca
 async def test_a_file_of_before_seal_numbers_recovers_as_it_did(tmp_path):
     """If two old buckets contain a position, the higher bucket id wins, and new seal numbers are higher than both."""
     path, key = tmp_path / "tracker.db", TrackerKey("persistent://shop/orders/events", "billing")
-    make_format_3(path)
+    make_format(3, path)
     clock = ManualClock(0)
     registry = make_registry(open_storage(f"sqlite:{path}"), clock)
     await registry.start()

@@ -29,6 +29,7 @@ from delayed_tracker.storage.errors import (
 from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
+    LogMark,
     StoredSnapshot,
     require_entry_range,
     require_epoch,
@@ -181,6 +182,7 @@ class ShelfStorage:
                 "epoch": 0,
                 "writer": "",
                 "mark_delete": None,
+                "log_mark": [0, None],
                 "forgotten": False,
                 "entries": [],
             }
@@ -201,6 +203,7 @@ class ShelfStorage:
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
+        mark: LogMark | None = None,
     ) -> None:
         """Compare the epoch and write, in one job."""
 
@@ -215,6 +218,7 @@ class ShelfStorage:
                     **catalogue,
                     "forgotten": False,
                     "mark_delete": mark_delete or catalogue["mark_delete"],
+                    "log_mark": catalogue["log_mark"] if mark is None else [mark.number, mark.offered_through],
                     "entries": [*kept, *last.values()],
                 },
             )
@@ -222,11 +226,12 @@ class ShelfStorage:
         await self._work(change)
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
-        """Keep the epoch only."""
+        """Keep the epoch and the log number only."""
 
         def change() -> None:
             catalogue = self._fenced(topic, cursor, epoch, writer)
-            forgotten = {**catalogue, "forgotten": True, "mark_delete": None, "entries": []}
+            log_mark = [catalogue["log_mark"][0], None]
+            forgotten = {**catalogue, "forgotten": True, "mark_delete": None, "log_mark": log_mark, "entries": []}
             _write(self._catalogue_path(topic, cursor), forgotten)
 
         await self._work(change)
@@ -246,7 +251,13 @@ class ShelfStorage:
         entries = sorted(
             map(_entry_from_json, catalogue["entries"]), key=lambda entry: (entry.first, entry.last, entry.bucket_id)
         )
-        return CatalogueState(catalogue["epoch"], tuple(entries), mark_delete=_position_of(catalogue["mark_delete"]))
+        number, offered_through = catalogue["log_mark"]
+        return CatalogueState(
+            catalogue["epoch"],
+            tuple(entries),
+            mark_delete=_position_of(catalogue["mark_delete"]),
+            log_mark=LogMark(number, _position_of(offered_through)),
+        )
 
 
 def _text(entry: bytes) -> str:

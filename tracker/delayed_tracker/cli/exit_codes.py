@@ -27,6 +27,8 @@ class ExitCode(enum.IntEnum):
 
 
 _BY_REASON = {
+    "ADD_LOG_BROKEN": ExitCode.STORAGE_UNUSABLE,
+    "ADD_LOG_MISSING": ExitCode.USAGE,
     "ADDRESS_IN_USE": ExitCode.ADDRESS_IN_USE,
     "ADDRESS_UNUSABLE": ExitCode.USAGE,
     "ARCHIVE_NOT_WRITTEN": ExitCode.STORAGE_UNUSABLE,

@@ -11,7 +11,7 @@ from typing import Final
 import google_crc32c
 
 from delayed_tracker.core.values.columns import Position
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, require_epoch
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, require_epoch
 from delayed_tracker.storage.sqlite.schema import with_seal_number
 from delayed_tracker.storage.sqlite.threads import read_transaction
 
@@ -28,13 +28,13 @@ def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueSt
     """Return the catalogue of one tracker, verified entry by entry."""
     with read_transaction(connection):
         tracker = connection.execute(
-            "SELECT tracker_id, epoch, mark_delete_ledger_id, mark_delete_entry_id FROM trackers"
-            " WHERE topic = ? AND cursor = ?",
+            "SELECT tracker_id, epoch, mark_delete_ledger_id, mark_delete_entry_id,"
+            " log_number, offered_ledger_id, offered_entry_id FROM trackers WHERE topic = ? AND cursor = ?",
             (topic, cursor),
         ).fetchone()
         if tracker is None:
             return CatalogueState()
-        tracker_id, epoch, *mark_delete = tracker
+        tracker_id, epoch, mark_ledger_id, mark_entry_id, log_number, *offered = tracker
         rows = connection.execute(
             f"SELECT crc32c, {_COLUMNS} FROM catalogue WHERE tracker_id = ?"  # noqa: S608  # column names of ours
             " ORDER BY first_ledger_id, first_entry_id, last_ledger_id, last_entry_id, bucket_id",
@@ -48,7 +48,8 @@ def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueSt
             entries.append(_entry(row))
         else:
             corrupt.append(row[0])
-    return CatalogueState(epoch, tuple(entries), tuple(corrupt), _position(*mark_delete))
+    mark_delete, log_mark = _position(mark_ledger_id, mark_entry_id), LogMark(log_number, _position(*offered))
+    return CatalogueState(epoch, tuple(entries), tuple(corrupt), mark_delete, log_mark)
 
 
 def fence(connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, writer: str) -> int:
@@ -80,12 +81,21 @@ def replace(
     remove: Sequence[int],
     add: Sequence[CatalogueEntry],
     mark_delete: Position | None,
+    mark: LogMark | None,
 ) -> None:
-    """Remove, then add, and record the cursor's position if one is given. Runs in the caller's transaction."""
+    """Remove, then add, and record the cursor's position and the log's mark if they are given.
+
+    Runs in the caller's transaction.
+    """
     if mark_delete is not None:
         connection.execute(
             "UPDATE trackers SET mark_delete_ledger_id = ?, mark_delete_entry_id = ? WHERE tracker_id = ?",
             (*mark_delete, tracker_id),
+        )
+    if mark is not None:
+        connection.execute(
+            "UPDATE trackers SET log_number = ?, offered_ledger_id = ?, offered_entry_id = ? WHERE tracker_id = ?",
+            (mark.number, *(mark.offered_through or (None, None)), tracker_id),
         )
     connection.executemany(
         "DELETE FROM catalogue WHERE tracker_id = ? AND bucket_id = ?",
@@ -100,14 +110,14 @@ def replace(
 
 
 def forget(connection: sqlite3.Connection, tracker_id: int) -> None:
-    """Remove all entries of a tracker and its mark-delete position; keep its epoch.
+    """Remove all entries of a tracker, its mark-delete position and its claim; keep epoch and log number.
 
     Runs in the caller's transaction.
     """
     connection.execute("DELETE FROM catalogue WHERE tracker_id = ?", (tracker_id,))
     connection.execute(
-        "UPDATE trackers SET forgotten = TRUE, mark_delete_ledger_id = NULL, mark_delete_entry_id = NULL"
-        " WHERE tracker_id = ?",
+        "UPDATE trackers SET forgotten = TRUE, mark_delete_ledger_id = NULL, mark_delete_entry_id = NULL,"
+        " offered_ledger_id = NULL, offered_entry_id = NULL WHERE tracker_id = ?",
         (tracker_id,),
     )
 

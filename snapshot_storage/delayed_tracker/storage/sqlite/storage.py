@@ -20,6 +20,7 @@ from delayed_tracker.storage.errors import StorageInUse, StorageUnavailable
 from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
+    LogMark,
     StorageSpace,
     StoredSnapshot,
     require_entry_range,
@@ -27,8 +28,9 @@ from delayed_tracker.storage.protocol import (
 from delayed_tracker.storage.sqlite import catalogue as sqlite_catalogue
 from delayed_tracker.storage.sqlite import snapshots as sqlite_snapshots
 from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES
+from delayed_tracker.storage.sqlite.schema import SNAPSHOTS_SCHEMA
 from delayed_tracker.storage.sqlite.snapshots import Draft
-from delayed_tracker.storage.sqlite.threads import Job, SqliteThreads, T, transaction
+from delayed_tracker.storage.sqlite.threads import Job, SqliteThreads, T, files_bytes, require_text, transaction
 
 CHUNK_BYTES: Final = 1024 * 1024
 """A create commits each time this many bytes have arrived: a bucket of default settings takes one or two commits."""
@@ -60,7 +62,7 @@ class SqliteStorage:
         """Open or create the file, lock it, and delete snapshots that a crash left incomplete."""
         if self._threads is not None:
             raise StorageInUse(f"this process has {self._path} open already; close it first")
-        self._threads = SqliteThreads(self._path, reader_count=READER_COUNT)
+        self._threads = SqliteThreads(self._path, SNAPSHOTS_SCHEMA, reader_count=READER_COUNT)
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
             self.swept_count = await self._threads.open(sqlite_snapshots.sweep)
@@ -83,7 +85,7 @@ class SqliteStorage:
         epoch: int,
     ) -> int:
         """Store a snapshot; it becomes visible, whole, in the transaction that stores its last entries."""
-        self._require_text(topic, cursor)
+        require_text(topic, cursor)
         draft = Draft(topic, cursor, bucket_key, epoch)
         entries, waiting_bytes = [metadata], len(metadata)
         begun = done = False
@@ -155,7 +157,7 @@ class SqliteStorage:
 
     async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
         """Return every complete snapshot of the tracker, ascending by bucket id."""
-        self._require_text(topic, cursor)
+        require_text(topic, cursor)
         return await self._read(partial(sqlite_snapshots.list_snapshots, topic=topic, cursor=cursor))
 
     async def trackers(self) -> list[tuple[str, str]]:
@@ -172,21 +174,24 @@ class SqliteStorage:
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
+        mark: LogMark | None = None,
     ) -> None:
         """Remove, add and record the epoch in one transaction."""
-        self._require_text(topic, cursor)
+        require_text(topic, cursor)
 
         def replace(connection: sqlite3.Connection) -> None:
             with transaction(connection):
                 tracker_id = sqlite_catalogue.fence(connection, topic, cursor, epoch=epoch, writer=writer)
-                sqlite_catalogue.replace(connection, tracker_id, remove=remove, add=add, mark_delete=mark_delete)
+                sqlite_catalogue.replace(
+                    connection, tracker_id, remove=remove, add=add, mark_delete=mark_delete, mark=mark
+                )
                 self.at_point("replace.commit")
 
         await self._write(replace)
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
         """Remove all entries, keep the epoch."""
-        self._require_text(topic, cursor)
+        require_text(topic, cursor)
 
         def forget(connection: sqlite3.Connection) -> None:
             with transaction(connection):
@@ -197,17 +202,16 @@ class SqliteStorage:
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
         """Return the catalogue of one tracker, verified."""
-        self._require_text(topic, cursor)
+        require_text(topic, cursor)
         return await self._read(partial(sqlite_catalogue.read, topic=topic, cursor=cursor))
 
     async def space(self) -> StorageSpace:
         """Return the size of the file and its log, and the free space of their file system."""
 
         def space(_connection: sqlite3.Connection) -> StorageSpace:
-            files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
             try:
                 system = os.statvfs(self._path)
-                used_bytes = sum(file.stat().st_size for file in files if file.exists())
+                used_bytes = files_bytes(self._path)
             except OSError as error:
                 raise StorageUnavailable(f"{self._path}: {error.strerror}") from error
             return StorageSpace(used_bytes, system.f_bavail * system.f_frsize)
@@ -225,21 +229,18 @@ class SqliteStorage:
             raise StorageUnavailable(f"{self._path} is not open; call start() first")
         return self._threads
 
-    @staticmethod
-    def _require_text(topic: str, cursor: str) -> None:
-        for field, text in (("topic", topic), ("cursor", cursor)):
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise InvalidInput(field, text, "half of a surrogate pair is no text; send valid unicode") from error
-
 
 def open_sqlite(path: str) -> SqliteStorage:
     """Return a storage in the file at ``path``, absolute or relative to the working directory; not started.
 
     Two names of one file, through symbolic links, are one storage.
     """
+    return SqliteStorage(file_of(path))
+
+
+def file_of(path: str) -> Path:
+    """Return the file of ``sqlite:PATH``, without symbolic links. Raises InvalidInput for a path that is none."""
     if not path or path == ":memory:":
         raise InvalidInput("storage URL", f"sqlite:{path}", "write sqlite:PATH; for a storage in memory, write memory:")
     refuse_home_path("storage URL", f"sqlite:{path}", path)
-    return SqliteStorage(Path(path).resolve())
+    return Path(path).resolve()

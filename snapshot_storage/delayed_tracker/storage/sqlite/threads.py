@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.files.lock_file import LockFile
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
-from delayed_tracker.storage.sqlite import schema as sqlite_schema
+from delayed_tracker.storage.sqlite.file_schema import FileSchema
 from delayed_tracker.storage.sqlite.lock import FileLock, file_id_of, lock_path, lock_path_of
 
 T = TypeVar("T")
@@ -51,6 +51,21 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise StorageUnavailable(
             f"{path}: {error}; check the disk's free space and that this user may write the file and its directory"
         ) from error
+
+
+def require_text(topic: str, cursor: str) -> None:
+    """Raise InvalidInput for names that SQLite cannot store."""
+    for field, text in (("topic", topic), ("cursor", cursor)):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInput(field, text, "half of a surrogate pair is no text; send valid unicode") from error
+
+
+def files_bytes(path: Path) -> int:
+    """Return the size of a file and of its write-ahead log. Raises OSError."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())
 
 
 @contextlib.contextmanager
@@ -96,8 +111,9 @@ def _ensure_directory(path: Path) -> None:
 class SqliteThreads:
     """Threads and connections of one open file, and the locks that keep other openers out."""
 
-    def __init__(self, path: Path, *, reader_count: int) -> None:
+    def __init__(self, path: Path, schema: FileSchema, *, reader_count: int) -> None:
         self._path = path
+        self._schema = schema
         self._reader_count = reader_count
         self._writer_thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
         self._reader_threads = ThreadPoolExecutor(reader_count, thread_name_prefix="sqlite-reader")
@@ -131,15 +147,15 @@ class SqliteThreads:
             # process. No lock file is written beside a file of another program.
             if self._path.exists() and not lock_path_of(self._path).exists():
                 self._file_lock = FileLock.acquire(self._path)
-                sqlite_schema.require_ours_or_new(self._path)
+                self._schema.require_ours_or_new(self._path)
             self._path_lock = lock_path(self._path)
             if self._file_lock is None:
                 self._file_lock = FileLock.acquire(self._path)
-            sqlite_schema.require_ours_or_new(self._path)
-            self._writer = sqlite_schema.connect(self._path)
-            sqlite_schema.prepare(self._writer, self._path)
+            self._schema.require_ours_or_new(self._path)
+            self._writer = self._schema.connect(self._path)
+            self._schema.prepare(self._writer, self._path)
             for _ in range(self._reader_count):
-                reader = sqlite_schema.connect(self._path)
+                reader = self._schema.connect(self._path)
                 self._readers.put(reader)
                 reader.execute("PRAGMA query_only = ON")
             self._require_same_file()

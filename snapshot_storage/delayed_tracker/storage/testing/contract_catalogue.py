@@ -7,7 +7,7 @@ from typing import Final
 
 from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, Position
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, SnapshotStore, StoredSnapshot
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, SnapshotStore, StoredSnapshot
 from delayed_tracker.storage.testing.contract_tools import (
     Check,
     StorageFactory,
@@ -146,6 +146,34 @@ async def a_mark_delete_position_stays_on_record(factory: StorageFactory) -> Non
         require_equal(await store.list("topic", "cursor"), CatalogueState(2), "catalogue of a forgotten tracker")
 
 
+async def a_log_mark_stays_on_record(factory: StorageFactory) -> None:
+    """A log mark is kept until another one is written; a forgotten tracker keeps its number and loses its claim."""
+    async with started(factory, "log-mark") as store:
+        for given, on_record in (
+            (None, LogMark()),
+            (LogMark(7), LogMark(7)),
+            (LogMark(8, Position(3, 4)), LogMark(8, Position(3, 4))),
+            (None, LogMark(8, Position(3, 4))),
+            (
+                LogMark(INT63_MAX, Position(INT63_MAX, ENTRY_ID_MAX)),
+                LogMark(INT63_MAX, Position(INT63_MAX, ENTRY_ID_MAX)),
+            ),
+            (LogMark(9, Position(-1, -1)), LogMark(9, Position(-1, -1))),
+        ):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=1, mark=given)
+            require_equal(await store.list("topic", "cursor"), CatalogueState(1, log_mark=on_record), "catalogue")
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=2, mark_delete=Position(1, 1))
+        with expect(SnapshotConflict, "a replace of an older epoch"):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=1, mark=LogMark(10))
+        require_equal(await store.list("topic", "other"), CatalogueState(), "another tracker's catalogue")
+    async with started(factory, "log-mark") as store:
+        kept = CatalogueState(2, (entry_of(1),), mark_delete=Position(1, 1), log_mark=LogMark(9, Position(-1, -1)))
+        require_equal(await store.list("topic", "cursor"), kept, "catalogue after closing")
+        await store.forget("topic", "cursor", epoch=3)
+        forgotten = CatalogueState(3, log_mark=LogMark(9))
+        require_equal(await store.list("topic", "cursor"), forgotten, "catalogue of a forgotten tracker")
+
+
 async def concurrent_replaces_all_count(factory: StorageFactory) -> None:
     """Replacing is atomic: no replace undoes another that ran at the same time."""
     async with started(factory, "replace-concurrent") as store:
@@ -261,6 +289,7 @@ CATALOGUE_CHECKS: Final[tuple[Check, ...]] = (
     an_older_epoch_is_fenced,
     an_epoch_belongs_to_one_writer,
     a_mark_delete_position_stays_on_record,
+    a_log_mark_stays_on_record,
     concurrent_replaces_all_count,
     trackers_are_listed_in_order,
     a_forgotten_tracker_stays_fenced,

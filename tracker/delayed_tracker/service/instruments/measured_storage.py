@@ -13,6 +13,7 @@ from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, Sn
 from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
+    LogMark,
     ReportsSpace,
     SnapshotStore,
     StorageSpace,
@@ -179,12 +180,13 @@ class MeasuredStorage:
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
+        mark: LogMark | None = None,
     ) -> None:
         """See the protocol."""
         await self._measured(
             "replace",
             lambda: self.inner.replace(
-                topic, cursor, remove=remove, add=add, epoch=epoch, writer=writer, mark_delete=mark_delete
+                topic, cursor, remove=remove, add=add, epoch=epoch, writer=writer, mark_delete=mark_delete, mark=mark
             ),
             topic=topic,
             subscription=cursor,

@@ -1,0 +1,157 @@
+"""The add log in a SQLite file of its own, beside the snapshots' file: its commits wait for no snapshot.
+
+Each append is one transaction with one fsync. After a failed fsync the kernel may report a later one as done although
+the pages of the first are lost. So the log is not written again until it is opened anew.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from delayed_tracker.storage.add_log import (
+    LogAppend,
+    LogExtent,
+    LogPage,
+    require_cuts,
+    require_epoch_number,
+    require_page,
+    require_parts,
+)
+from delayed_tracker.storage.errors import LogBroken, SnapshotConflict, StorageInUse, StorageUnavailable
+from delayed_tracker.storage.sqlite import log_rows
+from delayed_tracker.storage.sqlite.log_schema import LOG_SCHEMA
+from delayed_tracker.storage.sqlite.snapshots import reclaim
+from delayed_tracker.storage.sqlite.storage import file_of
+from delayed_tracker.storage.sqlite.threads import Job, SqliteThreads, T, files_bytes, require_text, transaction
+
+READER_COUNT: Final = 2
+_FAILED_FSYNC: Final = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+
+
+def log_path_of(path: Path) -> Path:
+    """Return the file of the add log beside a snapshots' file."""
+    return path.with_name(f"{path.name}.add-log")
+
+
+def _pass(_point: str) -> None:
+    """Do nothing at a named point; tests replace this."""
+
+
+class SqliteAddLog:
+    """Add log in the file at ``path``, which must not be shared with another program."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._threads: SqliteThreads | None = None
+        self._broken: str | None = None
+        """Message of the fsync that failed; None if none did."""
+        self.at_point: Callable[[str], None] = _pass
+        """Called by the writer thread with the name of a point: ``append.commit`` and ``cut.commit`` come just before
+        those commits.
+        """
+
+    async def start(self) -> None:
+        """Open or create the file and lock it."""
+        if self._threads is not None:
+            raise StorageInUse(f"this process has {self._path} open already; close it first")
+        self._threads = SqliteThreads(self._path, LOG_SCHEMA, reader_count=READER_COUNT)
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(self.close)
+            await self._threads.open(reclaim)
+            undo.pop_all()
+
+    async def close(self) -> None:
+        """Finish the accepted operations and release the locks."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await threads.close()
+
+    async def append(self, parts: Sequence[LogAppend], *, writer: str) -> list[tuple[str, str]]:
+        """Append all parts in one transaction, and return the trackers that are fenced."""
+        require_parts(parts)
+        for part in parts:
+            require_text(part.topic, part.cursor)
+
+        def append(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+            refused: list[tuple[str, str]] = []
+            with transaction(connection):
+                for part in parts:
+                    try:
+                        log_rows.append(connection, part, writer=writer)
+                    except SnapshotConflict:  # it is raised before anything of the part is written
+                        refused.append((part.topic, part.cursor))
+                self.at_point("append.commit")
+            return refused
+
+        return await self._write(append)
+
+    async def take_over(self, topic: str, cursor: str, *, epoch: int, writer: str) -> LogExtent:
+        """Record the epoch and its writer."""
+        require_epoch_number(epoch)
+        require_text(topic, cursor)
+
+        def take_over(connection: sqlite3.Connection) -> LogExtent:
+            with transaction(connection):
+                log_rows.own(connection, topic, cursor, epoch=epoch, writer=writer, after=0)
+                return log_rows.extent(connection, topic, cursor)
+
+        return await self._write(take_over)
+
+    async def read(self, topic: str, cursor: str, *, after: int, bytes_max: int) -> LogPage:
+        """Return records after a number, verified, up to a size."""
+        require_page(after, bytes_max)
+        require_text(topic, cursor)
+        return await self._read(partial(log_rows.read, topic=topic, cursor=cursor, after=after, bytes_max=bytes_max))
+
+    async def cut(self, cuts: Sequence[tuple[str, str, int]]) -> None:
+        """Remove the rows that end at or below the given numbers, and return space to the file system if much is free."""
+        require_cuts(cuts)
+        for topic, cursor, _ in cuts:
+            require_text(topic, cursor)
+
+        def cut(connection: sqlite3.Connection) -> None:
+            with transaction(connection):
+                for topic, cursor, through in cuts:
+                    log_rows.cut(connection, topic, cursor, through)
+                self.at_point("cut.commit")
+            reclaim(connection)
+
+        await self._write(cut)
+
+    async def extents(self) -> list[LogExtent]:
+        """Return the trackers that have bytes of records, in order."""
+        return await self._read(log_rows.extents)
+
+    async def size_bytes(self) -> int:
+        """Return the size of the file and of its write-ahead log."""
+        return await self._read(lambda _connection: files_bytes(self._path))
+
+    async def _write(self, job: Job[T]) -> T:
+        def write(connection: sqlite3.Connection) -> T:
+            if self._broken is not None:
+                raise LogBroken(self._broken)
+            try:
+                return job(connection)
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) not in _FAILED_FSYNC:
+                    raise
+                self._broken = f"{self._path}: a write could not be made durable ({error}); check the disk, then restart the service"
+                raise LogBroken(self._broken) from error
+
+        return await self._opened().write(write)
+
+    async def _read(self, job: Job[T]) -> T:
+        return await self._opened().read(job)
+
+    def _opened(self) -> SqliteThreads:
+        if self._threads is None:
+            raise StorageUnavailable(f"{self._path} is not open; call start() first")
+        return self._threads
+
+
+def open_sqlite_log(path: str) -> SqliteAddLog:
+    """Return the add log beside the storage file at ``path``; not started."""
+    return SqliteAddLog(log_path_of(file_of(path)))
