@@ -55,6 +55,7 @@ class DurableWorld(World):
             add_log=self.log,
         )
         self.metrics = ServiceMetrics(self.registry, version="1")
+        self.calm_down()
         await self.registry.start()
         await self.open()
 

@@ -371,7 +371,7 @@ class World:
         stats = self.host.stats()
         came = stats.added_count + stats.recovered_count
         went = stats.acked_count + stats.handed_off_count + stats.trimmed_count + stats.refused_as_due_count
-        went += stats.cleared_count
+        went += stats.cleared_count + stats.cancelled_count
         assert came == went + stats.pending_count + stats.leased_count + stats.dropped_as_corrupt_count
         if len(self.trace) % 10 == 0:
             self.check_contains(sorted(position for position in self.deadlines if position not in self.acked)[:50])

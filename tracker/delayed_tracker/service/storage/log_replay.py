@@ -33,7 +33,14 @@ class LogReplay:
         self._counters = counters
 
     async def run(
-        self, core: TrackerCore, mark: LogMark, extent: LogExtent, now: Instant, *, lost_from: Position | None
+        self,
+        core: TrackerCore,
+        mark: LogMark,
+        extent: LogExtent,
+        now: Instant,
+        *,
+        lost_from: Position | None,
+        lost_count: int,
     ) -> int:
         """Apply the records to a core that has the catalogue's buckets, and return the bytes of the records.
 
@@ -43,6 +50,7 @@ class LogReplay:
             extent: what the log has; it was taken over.
             now: of the recovery.
             lost_from: lowest position of the buckets that cannot be read; None if all can.
+            lost_count: records that are known to be lost.
         Raises:
             StorageUnavailable: the core is to be discarded; try again.
             StorageFormatUnsupported: a newer program wrote records.
@@ -50,7 +58,7 @@ class LogReplay:
         log = self._access.log
         assert log is not None
         core.begin_journal(mark.number, mark.offered_through or BEFORE_ALL)
-        after, read_bytes, lost_count = mark.number, 0, 0
+        after, read_bytes = mark.number, 0
         is_last = after >= extent.last_number
         while not is_last:
             read = partial(log.read, *self._key, after=after, bytes_max=PAGE_BYTES)
@@ -58,10 +66,7 @@ class LogReplay:
             lost_count += await self._access.offload(_apply, core, page, extent.claims_void_through, now)
             read_bytes += sum(len(each.record) for each in page.records)
             after, is_last = max([after, *(each.number for each in page.records)]), page.is_last
-        # Numbers go on behind all that the log has ever had. If it has less than the catalogue knows, it was lost.
-        core.skip_changes(max(extent.last_number, mark.number))
-        if extent.last_number < mark.number:
-            lost_count += mark.number - extent.last_number
+        core.skip_changes(extent.last_number)  # if the last records cannot be read
         if lost_count:
             self._counters.log_records_corrupt += lost_count
             lost = SnapshotCorrupt(f"{lost_count} records of the add log are missing or fail their checksum")

@@ -108,8 +108,13 @@ class TrackerRecovery:
             lost_from = [
                 entry.first for entry, found in zip(state.entries, buckets, strict=True) if found is None
             ] + [BEFORE_ALL] * len(state.corrupt)
+            mark, lost_count = state.log_mark, max(0, state.log_mark.number - extent.last_number)
+            if lost_count:
+                # Somebody has removed the log, or put an older one there. Numbers go on from what it has.
+                mark = LogMark(extent.last_number)
+                await self._record_mark(state, mark)
             self.log_bytes = await LogReplay(self._key, self._access, self._counters).run(
-                core, state.log_mark, extent, now, lost_from=min(lost_from, default=None)
+                core, mark, extent, now, lost_from=min(lost_from, default=None), lost_count=lost_count
             )
             if not self._access.logs_changes:
                 await self._empty_log(core, state)
@@ -119,18 +124,21 @@ class TrackerRecovery:
         """Make the log's records void: from now on the dispatcher replays what is in no snapshot."""
         log, through = self._access.log, core.end_journal()
         assert log is not None
-        empty = partial(
+        await self._record_mark(state, LogMark(through))
+        await self._attempt(lambda: log.cut([(*self._key, through)]))
+        self.log_bytes = 0
+
+    async def _record_mark(self, state: CatalogueState, mark: LogMark) -> None:
+        record = partial(
             self._storage.replace,
             *self._key,
             remove=(),
             add=(),
             epoch=state.epoch,
             writer=self._access.writer,
-            mark=LogMark(through),
+            mark=mark,
         )
-        await self._attempt(empty)
-        await self._attempt(lambda: log.cut([(*self._key, through)]))
-        self.log_bytes = 0
+        await self._attempt(record)
 
     async def buckets(
         self, entries: Sequence[CatalogueEntry], cutoff_ms: int | None
