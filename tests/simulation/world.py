@@ -187,7 +187,7 @@ class World:
             deadline = self.not_before.get(position, self.deadlines[position])
             assert deadline <= self.limits.cutoff_ms(now), f"{position} was handed out before {deadline}"
             assert position not in self.cleared, f"{position} came back after a clear"
-            assert position not in self.acked or position > self.mark_delete, f"{position} is below mark-delete"
+            self.check_not_consumed(position)
             for expires_ms, others in self.leases.values():
                 assert elapsed >= expires_ms or position not in others, f"{position} is leased"
             self.delivered.add(position)
@@ -198,6 +198,9 @@ class World:
         elif taken:
             self.acked.update(taken)  # handed off: now the dispatcher's
         return taken
+
+    def check_not_consumed(self, position):
+        assert position not in self.acked or position > self.mark_delete, f"{position} is below mark-delete"
 
     async def poll(self):
         hand_off = self.random.random() < 0.2

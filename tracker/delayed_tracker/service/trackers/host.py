@@ -385,7 +385,10 @@ class TrackerHost:
             outcome = core.add(indexes, now)
             if offered_through is not None and self._gate.log is not None:
                 core.advance_offered_through(offered_through)
-            return outcome
+        if len(outcome.due):
+            # Some may have been tracked until now. They are the dispatcher's when it has the answer.
+            self._gate.require_logged()
+        return outcome
 
     def _require_room(self, core: TrackerCore, indexes: IndexColumns, now: Instant) -> None:
         if not self.unstored.has_room and core.would_track(indexes, now):

@@ -149,7 +149,8 @@ class SnapshotImport:
 
     async def _plan(self, host: TrackerHost) -> RecoveryPlan:
         """Return the plan of a recovery from the staged buckets."""
-        cutoff_ms = self._registry.limits.cutoff_ms(host.now_ms())
+        # As in a recovery: with an add log, a later recovery would bring back what is due and is skipped now.
+        cutoff_ms = None if self._access.logs_changes else self._registry.limits.cutoff_ms(host.now_ms())
         found = await TrackerRecovery(self._key, self._access, host.counters).buckets(self._staged, cutoff_ms)
         buckets = [bucket for bucket in found if bucket is not None]
         if len(buckets) < len(found):

@@ -1,0 +1,65 @@
+"""``python -m tests.simulation --seeds 10000``: simulated histories with faults and crashes, on all cores.
+
+A history that fails prints its seed, its last events and the error, and the command ends with 1. ``--first SEED --seeds 1``
+runs it again, with the same events.
+"""
+
+import argparse
+import os
+import sys
+import time
+import traceback
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.simulation.history import STEP_COUNT, run_history
+
+CHUNK = 10
+FAILURES_SHOWN = 5
+
+
+def run_chunk(first, count, step_count):
+    """Run histories one after the other; return the seeds that failed with what they print, and what came again."""
+    failures, crash_count, came_again_max = [], 0, 0
+    for seed in range(first, first + count):
+        try:
+            world = run_history(seed, step_count)
+        except BaseException as error:  # noqa: BLE001  # each failure is reported with its seed
+            failures.append((seed, "".join(traceback.format_exception(error, limit=-4))))
+        else:
+            crash_count += world.crash_count
+            came_again_max = max(came_again_max, world.came_again_max)
+    return failures, crash_count, came_again_max
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.partition("\n")[0])
+    parser.add_argument("--seeds", type=int, default=300, help="number of histories (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="first seed (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=STEP_COUNT, help="steps of each history (default: %(default)s)")
+    given = parser.parse_args()
+    begun = time.monotonic()
+    failures, crash_count, came_again_max, done = [], 0, 0, 0
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        firsts = range(given.first, given.first + given.seeds, CHUNK)
+        counts = [min(CHUNK, given.first + given.seeds - first) for first in firsts]
+        for count, (failed, crashes, again) in zip(
+            counts, pool.map(run_chunk, firsts, counts, [given.steps] * len(counts)), strict=True
+        ):
+            done += count
+            crash_count += crashes
+            came_again_max = max(came_again_max, again)
+            failures += failed
+            for seed, shown in failed:
+                if len(failures) <= FAILURES_SHOWN:
+                    print(f"seed {seed} failed:\n{shown}", flush=True)
+            if done % 200 < count:
+                print(f"{done} histories, {len(failures)} failed, {time.monotonic() - begun:.0f} s", flush=True)
+    print(
+        f"{done} histories with {crash_count} crashes in {time.monotonic() - begun:.0f} s; at most {came_again_max} "
+        f"acknowledged positions came again after a crash; {len(failures)} failed: {[seed for seed, _ in failures]}"
+    )
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""One simulated history, from one seed: the same seed gives the same events, whatever machine runs it."""
+
+import asyncio
+
+import structlog
+
+from tests.simulation.durable_world import DurableWorld
+
+STEP_COUNT = 100
+HANG_SECONDS = 60
+
+
+async def live(world, step_count):
+    """Run a world to its end, and fail if anything failed that no caller has seen."""
+    unseen = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: unseen.append(context.get("exception") or context["message"])
+    )
+    try:
+        async with asyncio.timeout(HANG_SECONDS):
+            await world.run(step_count)
+        assert not unseen, unseen
+    except BaseException as error:
+        shown = "\n".join(f"  {event}" for event in world.trace[-20:])
+        error.add_note(f"simulation seed {world.seed}, {step_count} steps; last events:\n{shown}")
+        raise
+    return world
+
+
+def run_history(seed, step_count=STEP_COUNT):
+    """Run one history in an event loop of its own; return its world."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    return asyncio.run(live(DurableWorld(seed), step_count))
