@@ -22,6 +22,7 @@ from delayed_tracker.core.values.verb_results import (
     Delivery,
     ExtendOutcome,
     LeaseOutcome,
+    RescheduleOutcome,
     TrackerStats,
     TrimOutcome,
 )
@@ -408,13 +409,8 @@ class TrackerHost:
                 stay leased.
         """
         with self._gate.step(epoch) as (core, now):
-            if (
-                deliver_at_ms is not None
-                and core.limits.kind is TrackerKind.BUCKET
-                and len(positions)
-                and not self.unstored.has_room
-            ):
-                raise self.unstored.refusal(self.key)
+            if deliver_at_ms is not None:
+                self._require_room_to_move(core, len(positions))
             return core.nack(lease_id, positions, now, deliver_at_ms=deliver_at_ms)
 
     def extend(self, epoch: int, lease_id: int, positions: PositionColumns | None, *, lease_ms: int) -> ExtendOutcome:
@@ -426,6 +422,22 @@ class TrackerHost:
         """Remove positions that are not leased."""
         with self._gate.step(epoch) as (core, now):
             return core.cancel(positions, now)
+
+    def reschedule(self, epoch: int, indexes: IndexColumns) -> RescheduleOutcome:
+        """Give positions that are not leased another deadline, in one step.
+
+        Raises:
+            Overloaded: the call would move positions from a snapshot into memory, and there is no room; nothing was
+                changed.
+        """
+        with self._gate.step(epoch) as (core, now):
+            self._require_room_to_move(core, len(indexes))
+            return core.reschedule(indexes, now)
+
+    def _require_room_to_move(self, core: TrackerCore, count: int) -> None:
+        """Raise Overloaded if new deadlines of ``count`` positions may need memory for which there is no room."""
+        if core.limits.kind is TrackerKind.BUCKET and count and not self.unstored.has_room:
+            raise self.unstored.refusal(self.key)
 
     def seal(self, epoch: int) -> int:
         """Seal the mutable bucket; return the number of positions in it."""
