@@ -101,9 +101,11 @@ def _traffic(made: builders.Dashboard) -> None:
         ),
         graph(
             "What becomes of indexes",
-            "Every index that was added or recovered is pending or leased, or is in exactly one of the others.",
+            "Every index that was added or recovered is pending or leased, or is in exactly one of the others. Rescheduled "
+            "ones stay pending.",
             "cps",
             Query(rate("delayed_tracker_indexes_total", "event"), "{{event}}"),
+            Query(rate("delayed_tracker_rescheduled_indexes_total"), "rescheduled"),
         ),
         graph(
             "Hand-offs and leases that ended",

@@ -14,8 +14,8 @@ from delayed_tracker.service.settings.load import CONFIG_BYTES_MAX
 from tests.ledger.test_input_bounds import at_most
 
 COMMANDS = [
-    "serve", "replay", "demo", "trackers", "open", "add", "poll", "cancel", "seal", "delete", "stats", "buckets", "peek",
-    "explain", "histogram", "verify", "config", "assets", "top", "warm",
+    "serve", "replay", "demo", "trackers", "open", "add", "poll", "cancel", "reschedule", "seal", "delete", "stats",
+    "buckets", "peek", "explain", "histogram", "verify", "config", "assets", "top", "warm",
 ]  # fmt: skip
 GROUPS = {
     "topics": [

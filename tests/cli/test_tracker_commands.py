@@ -85,19 +85,20 @@ def test_a_relative_deadline_is_by_the_services_clock(command, service: Scripted
     assert list(service.requests_of("AddMessages")[0].deliver_at_ms) == [1_500]
 
 
+@pytest.mark.parametrize("name", ["add", "reschedule"])
 @pytest.mark.parametrize("deadline", [[], [*AT, "--in-ms", "1"], ["--at", "soon"]])
-def test_add_needs_one_deadline(command, service: ScriptedService, deadline):
+def test_one_deadline_is_needed(command, service: ScriptedService, name, deadline):
     """A missing or a second deadline is refused before the tracker is taken over."""
-    ran = command("add", *TRACKER, *deadline, "7:0")
+    ran = command(name, *TRACKER, *deadline, "7:0")
     assert ran.status == ExitCode.USAGE
     assert "--at" in ran.err
     assert service.requests == []
 
 
-@pytest.mark.parametrize("name", ["add", "cancel", "explain"])
+@pytest.mark.parametrize("name", ["add", "cancel", "reschedule", "explain"])
 def test_a_position_that_is_none_is_refused(command, service: ScriptedService, name):
     """A wrong position is refused before any call."""
-    ran = command(name, *TRACKER, *(AT if name == "add" else []), "seven")
+    ran = command(name, *TRACKER, *(AT if name in {"add", "reschedule"} else []), "seven")
     assert ran.status == ExitCode.USAGE
     assert "'seven'" in ran.err
     assert service.requests == []
@@ -114,6 +115,55 @@ def test_cancel_answers_each_position(command, service: ScriptedService):
     ran = command("cancel", *TRACKER, "7:0-2", "--json")
     assert ran.status == ExitCode.FAILURE
     assert json.loads(ran.out) == {"cancelled_count": 2, "leased": [{"ledger_id": 7, "entry_id": 2}], "unknown": []}
+
+
+def test_reschedule_answers_each_position(command, service: ScriptedService):
+    """The status is 1 if a tracked position keeps its old deadline."""
+    service.on(
+        "RescheduleMessages",
+        pb.RescheduleMessagesResponse(
+            rescheduled_count=2, due_offsets=[0], unknown_offsets=[1, 3], duplicate_offsets=[4]
+        ),
+    )
+    ran = command("reschedule", *TRACKER, *AT, "7:0-3", "7:0")
+    assert (ran.status, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("2 rescheduled, 0 leased, 2 not tracked; the new deadline is 2026-11-21 07:24:12.556")
+    assert lines[1:] == [
+        "7:0 due now: the next poll returns it",
+        "7:0 named twice",
+        "7:1 not tracked",
+        "7:3 not tracked",
+    ]
+    (request,) = service.requests_of("RescheduleMessages")
+    assert (list(request.ledger_ids), list(request.entry_ids)) == ([7] * 5, [0, 1, 2, 3, 0])
+    assert set(request.deliver_at_ms) == {AT_MS}
+    service.on("RescheduleMessages", pb.RescheduleMessagesResponse(rescheduled_count=1, leased_offsets=[1]))
+    ran = command("reschedule", *TRACKER, *AT, "7:0-1", "--json")
+    assert ran.status == ExitCode.FAILURE
+    assert json.loads(ran.out) == {
+        "deliver_at_ms": AT_MS,
+        "rescheduled_count": 1,
+        "due": [],
+        "duplicate": [],
+        "leased": [{"ledger_id": 7, "entry_id": 1}],
+        "unknown": [],
+        "beyond_max_delay": [],
+    }
+    service.on("RescheduleMessages", pb.RescheduleMessagesResponse(beyond_max_delay_offsets=[0]))
+    ran = command("reschedule", *TRACKER, *AT, "7:0")
+    assert ran.status == ExitCode.FAILURE
+    assert "7:0 deadline later than the service allows, not rescheduled" in ran.out
+
+
+def test_reschedule_takes_a_time_from_now_by_the_services_clock(command, service: ScriptedService):
+    """A relative deadline is limited to the last one that there is."""
+    service.on("NextDeliveryTime", pb.NextDeliveryTimeResponse(server_time_ms=1_000))
+    service.on("RescheduleMessages", pb.RescheduleMessagesResponse(rescheduled_count=1))
+    assert command("reschedule", *TRACKER, "--in-ms", "0", "7:0").status == 0
+    assert command("reschedule", *TRACKER, "--in-ms", str(2**63 - 1), "7:0").status == 0
+    first, second = service.requests_of("RescheduleMessages")
+    assert (list(first.deliver_at_ms), list(second.deliver_at_ms)) == ([1_000], [2**63 - 1])
 
 
 def test_explain_says_why_and_what_next(command, service: ScriptedService):
@@ -293,6 +343,7 @@ def test_one_tracker_is_not_trackers(command, service: ScriptedService):
         ("VerifySnapshots", ["verify"]),
         ("SealBucket", ["seal"]),
         ("CancelMessages", ["cancel", "7:3"]),
+        ("RescheduleMessages", ["reschedule", "--at", "0", "7:3"]),
     ],
 )
 def test_a_tracker_that_is_not_open_has_its_status(command, service: ScriptedService, method, arguments):

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from delayed_tracker.client import EntryRange, InvalidInput, Position, Unavailable
+from delayed_tracker.client import EntryRange, InvalidInput, Position, RescheduleResult, Unavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.aio.test_session import failing
 from tests.client.conftest import TOPIC
@@ -40,6 +40,73 @@ async def test_a_cancel_is_never_repeated(service, session):
     with pytest.raises(Unavailable):
         await session.cancel([1], [1])
     assert len(service.requests_of("CancelMessages")) == 1
+
+
+async def test_a_reschedule_answers_each_position(service, session):
+    """Five rows are sent in two calls (batch_max is 4), and each position has one result."""
+
+    async def answer(request, context):
+        unknown = offsets_of_multiples(5, request.entry_ids)
+        due = offsets_of_multiples(2, request.entry_ids)
+        return pb.RescheduleMessagesResponse(
+            rescheduled_count=len(request.entry_ids) - len(unknown), due_offsets=due, unknown_offsets=unknown
+        )
+
+    service.on("RescheduleMessages", answer)
+    answer = await session.reschedule([9, 8, 7, 6, 5], [3] * 5, [1, 2, 3, 5, 4])
+    assert (answer.rescheduled_count, answer.due_offsets, answer.unknown_offsets) == (4, (1, 4), (3,))
+    moved, due, unknown = RescheduleResult.RESCHEDULED, RescheduleResult.DUE, RescheduleResult.UNKNOWN
+    assert answer.results(5) == [moved, due, moved, unknown, due]
+    first, second = service.requests_of("RescheduleMessages")
+    assert (first.epoch, list(first.deliver_at_ms), list(first.entry_ids)) == (7, [9, 8, 7, 6], [1, 2, 3, 5])
+    assert (second.epoch, list(second.deliver_at_ms), list(second.entry_ids)) == (7, [5], [4])
+
+
+async def test_a_reschedule_has_a_result_for_each_list(service, session):
+    """No list of the answer is lost on its way."""
+    message = pb.RescheduleMessagesResponse(
+        duplicate_offsets=[3], leased_offsets=[0], unknown_offsets=[1], beyond_max_delay_offsets=[2]
+    )
+    service.on("RescheduleMessages", message)
+    answer = await session.reschedule([9] * 4, [3] * 4, [0, 1, 2, 0])
+    assert answer.results(4) == [
+        RescheduleResult.LEASED,
+        RescheduleResult.UNKNOWN,
+        RescheduleResult.BEYOND_MAX_DELAY,
+        RescheduleResult.DUPLICATE,
+    ]
+
+
+async def test_a_reschedule_is_repeated(service, session):
+    """The second answer is that of the first, so gRPC repeats the call while the service is unavailable."""
+    calls = []
+
+    async def answer(request, context):
+        calls.append(request)
+        if len(calls) == 1:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "starting")
+        return pb.RescheduleMessagesResponse(rescheduled_count=1)
+
+    service.on("RescheduleMessages", answer)
+    assert (await session.reschedule([5], [1], [1])).rescheduled_count == 1
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "offsets", "columns"),
+    [
+        ("deliver_at_ms", (1,), ([1, -1], [1, 1], [1, 2])),
+        ("ledger_ids", (0,), ([1], [2**63], [1])),
+        ("entry_ids", (0,), ([1], [1], [2**32])),
+        ("deliver_at_ms", (), ([1], [1, 1], [1, 2])),
+    ],
+)
+async def test_a_reschedule_with_wrong_values_is_not_sent(service, session, field, offsets, columns):
+    """The error names the column and the offset."""
+    with pytest.raises(InvalidInput) as refused:
+        await session.reschedule(*columns)
+    assert (refused.value.field, refused.value.offsets) == (field, offsets)
+    assert service.requests_of("RescheduleMessages") == []
 
 
 async def test_all_of_a_lease_is_extended_without_naming_it(service, session):

@@ -49,6 +49,8 @@ OF_A_SESSION = [
     ("lease_id", lambda session: session.extend(1.5, 1_000)),
     ("lease_ms", lambda session: session.extend(1, "1")),
     ("ledger_ids", lambda session: session.cancel(None, None)),
+    ("ledger_ids", lambda session: session.reschedule([1], None, [1])),
+    ("deliver_at_ms", lambda session: session.reschedule("soon", [1], [1])),
     ("mark_delete.entry_id", lambda session: session.advance_mark_delete(1, None)),
     ("mark_delete", lambda session: session.reset_cursor("1:2")),
     ("ledger_ids", lambda session: session.contains(5, 5)),

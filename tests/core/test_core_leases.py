@@ -3,6 +3,7 @@
 import pytest
 
 from delayed_tracker.core.engine.effects import StoreSnapshot
+from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.errors import InvalidInput
 from tests.core.harness.shell import DUE_MS, LATER_MS, due_shell, positions
 
@@ -112,6 +113,10 @@ def _given_back_by_the_next(shell, lease_id):
     shell.core.nack(again, positions((1, 0)), shell.now, deliver_at_ms=LATER_MS)
 
 
+def _rescheduled(shell, lease_id):
+    assert shell.core.reschedule(IndexColumns.of([(LATER_MS, 1, 0)]), shell.now).rescheduled_count == 1
+
+
 def _under_a_new_epoch(shell, lease_id):
     shell.core.begin_epoch(2, shell.now)
 
@@ -129,6 +134,7 @@ def _after_ten_minutes(shell, lease_id):
         _leased_again_by_one_that_ended,
         _given_back_too_late,
         _given_back_by_the_next,
+        _rescheduled,
         _under_a_new_epoch,
         _after_ten_minutes,
     ],

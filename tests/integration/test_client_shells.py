@@ -7,6 +7,7 @@ from delayed_tracker.client import (
     EntryRange,
     Fenced,
     Position,
+    RescheduleResult,
     TrackerNotOpen,
 )
 from tests.client.harness.shells import Batches
@@ -67,6 +68,21 @@ async def test_a_cancel_answers_each_position(session):
         EntryRange(7, 3, 4),
         EntryRange(5, 0, 1),
     )
+
+
+async def test_a_reschedule_brings_a_message_forward(session):
+    """A message on disk that is due in an hour is polled at its new deadline, and the others stay."""
+    await add(session, 9, 3)
+    assert await session.seal() == 3
+    answer = await session.reschedule([now_ms() + 200, now_ms() + 2 * HOUR_MS, 0], [9, 9, 9], [1, 2, 7])
+    assert answer.results(3) == [
+        RescheduleResult.RESCHEDULED,
+        RescheduleResult.RESCHEDULED,
+        RescheduleResult.UNKNOWN,
+    ]
+    async with await session.poll(10, wait_ms=10_000) as lease:
+        assert list(lease.messages) == [Position(9, 1)]
+    assert await session.contains([9] * 3, [0, 1, 2]) == [True, False, True]
 
 
 async def test_a_reset_a_seal_and_a_delete(client, session):

@@ -41,6 +41,31 @@ class Model:
             seen.add(position)
         return due, duplicate, below
 
+    def reschedule(self, rows: list[Row], now_ms: int) -> dict[str, list[int]]:
+        """Give tracked positions new deadlines; return the offsets of each outcome, ``moved`` for those that have one."""
+        offsets: dict[str, list[int]] = {
+            name: [] for name in ("moved", "due", "duplicate", "leased", "unknown", "beyond")
+        }
+        seen = set()
+        for offset, (deliver_at_ms, ledger_id, entry_id) in enumerate(rows):
+            position = Position(ledger_id, entry_id)
+            if position in seen:
+                offsets["duplicate"].append(offset)
+            elif position in self.leased:
+                offsets["leased"].append(offset)
+            elif position not in self.tracked:
+                offsets["unknown"].append(offset)
+            elif self.limits.max_delay_ms and deliver_at_ms > now_ms + self.limits.max_delay_ms:
+                offsets["beyond"].append(offset)
+            else:
+                self.tracked[position] = deliver_at_ms
+                self.ended.pop(position, None)
+                offsets["moved"].append(offset)
+                if deliver_at_ms <= self.limits.cutoff_ms(now_ms):
+                    offsets["due"].append(offset)
+            seen.add(position)
+        return offsets
+
     def due(self, now_ms: int) -> list[Row]:
         cutoff_ms = self.limits.cutoff_ms(now_ms)
         return sorted(

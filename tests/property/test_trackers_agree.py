@@ -31,6 +31,7 @@ REQUIRED_SHARES = {
     "delivered": 0.40,
     "acknowledged": 0.04,
     "cancelled": 0.10,
+    "rescheduled": 0.10,
     "refused as due": 0.15,
     "lease expired": 0.12,
     "trimmed": 0.07,
@@ -50,6 +51,7 @@ SAME_COUNTS = (
     "refused_as_due_count",
     "due_on_offer_count",
     "duplicate_count",
+    "rescheduled_count",
     "lease_expired_count",
     "replay_required",
 )
@@ -71,6 +73,7 @@ steps = st.one_of(
     st.tuples(st.just("nack"), lease_numbers, places, st.one_of(st.none(), st.integers(-5, 30))),
     st.tuples(st.just("extend"), lease_numbers, st.one_of(st.none(), places), st.integers(1, 30)),
     st.tuples(st.just("cancel"), places, st.integers(0, 3)),
+    st.tuples(st.just("reschedule"), rows, st.integers(0, 3), st.integers(-2, 90)),
     st.tuples(st.just("send_now"), st.integers(1, 3)),
     st.tuples(st.just("contains"), places),
     st.tuples(st.just("filter_range"), ledgers, entries, entries),
@@ -175,6 +178,11 @@ class BothKinds:
         places = list(dict.fromkeys([*places, *self._some_tracked(tracked_count)]))
         self.same("cancel", PositionColumns.of(places), self.now)
 
+    def reschedule(self, offered: list[tuple[int, int, int]], tracked_count: int, delay_ms: int) -> None:
+        rows = [(self.now_ms + delay_ms, *position) for position in self._some_tracked(tracked_count)]
+        rows += [(self.now_ms + delay_ms, ledger, entry) for delay_ms, ledger, entry in offered]
+        self.same("reschedule", IndexColumns.of(rows), self.now)
+
     def send_now(self, count: int) -> None:
         """Offer tracked positions as due, as a late replay does."""
         self.add([(-self.now_ms, *position) for position in self._some_tracked(count)])
@@ -207,6 +215,7 @@ class BothKinds:
         self.hits["delivered"] += self.last_lease_id + stats.handed_off_count
         self.hits["acknowledged"] += stats.acked_count
         self.hits["cancelled"] += stats.cancelled_count
+        self.hits["rescheduled"] += stats.rescheduled_count
         self.hits["refused as due"] += stats.refused_as_due_count
         self.hits["lease expired"] += stats.lease_expired_count
         self.hits["trimmed"] += stats.trimmed_count

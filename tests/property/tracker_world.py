@@ -7,6 +7,7 @@ from delayed_tracker.core.engine.effects import LoadSegments, MergeSnapshots, St
 from delayed_tracker.core.engine.leases import LeaseAck
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerKind
+from delayed_tracker.core.values.verb_results import MessagePlace
 from tests.core.harness.unseen import check_unseen
 from tests.property.model import Row
 from tests.property.stored_world import StoredWorld
@@ -285,6 +286,38 @@ class World(StoredWorld):
             self.cancel([position], len(self.model.tracked))
             self.add([(self.now_ms + delay_ms, *position)])
             self.hits["cancel and re-add"] += position in self.model.tracked
+
+    def reschedule(self, offered: list[Row], number: int, delay_ms: int) -> None:
+        """Give two tracked positions, wherever they are, and some others another deadline, sooner or later."""
+        tracked = sorted(self.model.tracked)[number : number + 2]
+        rows = [(self.now_ms + delay_ms, *position) for position in tracked]
+        rows += [(self.now_ms + delay, ledger, entry) for delay, ledger, entry in offered]
+        places = {(row[1], row[2]): self._place(Position(row[1], row[2])) for row in rows}
+        expected = self.model.reschedule(rows, self.now_ms)
+        before = self.core.stats().rescheduled_count
+        outcome = self.core.reschedule(IndexColumns.of(rows), self.now)
+        assert outcome.rescheduled_count == len(expected["moved"])
+        assert outcome.due.tolist() == expected["due"]
+        assert outcome.duplicate.tolist() == expected["duplicate"]
+        assert outcome.leased.tolist() == expected["leased"]
+        assert outcome.unknown.tolist() == expected["unknown"]
+        assert outcome.beyond_max_delay.tolist() == expected["beyond"]
+        assert self.core.stats().rescheduled_count == before + len(expected["moved"])
+        for offset in expected["moved"]:
+            self.hits[f"reschedule in {places[rows[offset][1:]]}"] += 1
+        self.hits["reschedule to due"] += bool(expected["due"])
+        self.hits["reschedule leased"] += bool(expected["leased"])
+        self.settle()
+
+    def _place(self, position: Position) -> str:
+        """Return the kind of bucket or segment that has the copy of a position."""
+        for bucket in self.core._state.members.buckets.values():
+            if bucket.bits.contains(PositionColumns.of([position]))[0]:
+                if bucket.merging:
+                    return "merging bucket"
+                place = self.core.explain(position, self.now).place
+                return f"{bucket.state.value} bucket" if place is MessagePlace.MEMORY else place.value
+        return "nowhere"
 
     def extend(self, number: int, positions: list[Position], lease_ms: int, whole: bool) -> None:
         lease_id = self._lease(number)

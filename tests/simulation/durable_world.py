@@ -5,13 +5,13 @@ does, and of the positions that were acknowledged before a crash no more come ag
 """
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.clock import ManualClock, pause
-from delayed_tracker.service.errors import PollEnded
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.trackers.gate import HostState
@@ -35,6 +35,8 @@ class DurableWorld(World):
         """True if the dispatcher sends claims and offers again what lies above the claim; else it never does."""
         self.answered = set()  # offered, and the answer has arrived
         self.once_answered = set()
+        self.offer_counts = Counter()
+        self.move_count, self.last_move = 0, {}
         self.cancelled = set()
         self.calls = set()  # tasks of calls that wait for their answers
         self.came_again = set()  # acknowledged positions that came again since the last crash
@@ -130,6 +132,7 @@ class DurableWorld(World):
         host, epoch = self.host, self.epoch
         claim = self.claim() if self.claims else None
         self.answered.difference_update(positions)
+        self.offer_counts.update(positions)
         rows = [(self.deadlines[position], *position) for position in positions]
         cutoff_ms = self.limits.cutoff_ms(self.clock.now_ms())
         outcome = host.add(epoch, IndexColumns.of(rows), offered_through=claim)
@@ -169,7 +172,8 @@ class DurableWorld(World):
     def check_not_consumed(self, position):
         """Count what comes again: a crash may have undone an acknowledgement or a mark-delete position."""
         assert position not in self.cancelled, f"{position} was cancelled"
-        if position in self.acked and position not in self.in_doubt:
+        # An offer that is repeated may come after the hand-out of the first.
+        if position in self.acked and position not in self.in_doubt and self.offer_counts[position] == 1:
             assert self.crash_count, f"{position} was acknowledged, and there was no crash"
             self.came_again.add(position)
 
@@ -225,13 +229,34 @@ class DurableWorld(World):
         if later is None:
             return
         unchanged = {chosen[offset] for offset in (*outcome.stale, *outcome.unknown)}
-        # Until it is durable, a crash may bring the old deadline back.
-        moved = [position for position in chosen if position not in unchanged]
-        before = {position: self.not_before.get(position, self.deadlines[position]) for position in moved}
-        self.not_before.update({position: min(later, before[position]) for position in moved})
-        await host.until_durable()
-        self.not_before.update(dict.fromkeys(moved, later))
+        await self._moved(dict.fromkeys([position for position in chosen if position not in unchanged], later))
         self.note("nacked", len(chosen), outcome.changed_count, later)
+
+    def reschedule(self):
+        unacked = sorted(self.answered - self.acked)
+        self.call(self._reschedule, self.random.sample(unacked, min(5, len(unacked))))
+
+    async def _reschedule(self, chosen):
+        host, epoch = self.host, self.epoch
+        rows = [(self.deadlines[position] + self.random.randrange(5_000), *position) for position in chosen]
+        outcome = host.reschedule(epoch, IndexColumns.of(rows))
+        unchanged = {chosen[offset] for offset in (*outcome.leased, *outcome.unknown)}
+        moved = {position: row[0] for position, row in zip(chosen, rows, strict=True) if position not in unchanged}
+        await self._moved(moved)
+        self.note("rescheduled", len(chosen), outcome.rescheduled_count)
+
+    async def _moved(self, moved):
+        """Wait until new deadlines are durable; until then, a crash may bring the old ones back."""
+        self.move_count += 1
+        number = self.move_count
+        for position, later in moved.items():
+            before = self.not_before.get(position, self.deadlines[position])
+            self.not_before[position] = min(later, before)
+            self.last_move[position] = number
+        await self.host.until_durable()
+        for position, later in moved.items():
+            if self.last_move[position] == number:
+                self.not_before[position] = later
 
     def cancel(self):
         free = sorted(self.answered - self.acked)

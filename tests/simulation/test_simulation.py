@@ -50,6 +50,7 @@ async def test_simulations_meet_what_they_are_for():
     assert sum(event[2] for world in worlds for event in world.trace if event[1] == "slipped") > 20
     stepped = [event[2] for world in worlds for event in world.trace if event[1] == "clock stepped"]
     assert min(stepped) < 0 < max(stepped)
+    assert sum(event[3] for world in worlds for event in world.trace if event[1] == "rescheduled") > 20
     assert sum("nacked" in event for world in worlds for event in world.trace) > 10
 
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.clock import ManualClock, pause
-from delayed_tracker.service.errors import LeasesExhausted, PollEnded, TrackerNotOpen
+from delayed_tracker.service.errors import Fenced, LeasesExhausted, PollEnded, TrackerNotOpen
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
@@ -52,7 +52,7 @@ class World:
         )
         self.ledger, self.entry = 1, 0
         self.deadlines = {}  # position -> deadline of the message
-        self.not_before = {}  # position -> deadline of a nack, while no crash can have lost it
+        self.not_before = {}  # position -> deadline of a nack or a reschedule, while no crash can have lost it
         self.acked = set()
         self.delivered = set()
         self.cleared = set()  # gone for good: the cursor was cleared as well
@@ -152,6 +152,9 @@ class World:
             assert self.deadlines[position] <= self.limits.cutoff_ms(now), f"{position} is called due too early"
             self.delivered.add(position)
             self.acked.add(position)
+        known = {*outcome.due.tolist(), *outcome.duplicate.tolist(), *outcome.below_mark_delete.tolist()}
+        for offset in set(range(len(positions))) - known:
+            self.not_before.pop(positions[offset], None)  # lost with a snapshot, and added anew
         for offset in outcome.below_mark_delete:
             assert positions[offset] in self.acked
         if positions and self.random.random() < 0.3:
@@ -222,7 +225,7 @@ class World:
 
     def _polled(self, task):
         """Audit a poll at the time of its answer, before time passes; errors are kept for the next step."""
-        if task.cancelled() or isinstance(task.exception(), PollEnded | TrackerNotOpen | LeasesExhausted):
+        if task.cancelled() or isinstance(task.exception(), PollEnded | TrackerNotOpen | LeasesExhausted | Fenced):
             return
         self.take(task.result())
 
@@ -249,6 +252,18 @@ class World:
             self.note("nacked", len(chosen), outcome.changed_count, later)
         if not positions:
             del self.leases[lease_id]
+
+    def reschedule(self):
+        """Give some positions another deadline, not before that of their message: a crash may bring the old one back."""
+        unacked = sorted(position for position in self.deadlines if position not in self.acked)
+        chosen = self.random.sample(unacked, min(5, len(unacked)))
+        rows = [(self.deadlines[position] + self.random.randrange(5_000), *position) for position in chosen]
+        outcome = self.host.reschedule(self.epoch, IndexColumns.of(rows))
+        unchanged = {chosen[offset] for offset in (*outcome.leased, *outcome.unknown)}
+        for later, ledger_id, entry_id in rows:
+            if (ledger_id, entry_id) not in unchanged:
+                self.not_before[Position(ledger_id, entry_id)] = later
+        self.note("rescheduled", len(chosen), outcome.rescheduled_count)
 
     def slip(self):
         """Acknowledge, with a lease of this epoch, positions that it never handed out: nothing must change."""
@@ -341,6 +356,8 @@ class World:
             self.slip()
         elif roll < 0.65:
             self.step_clock(self.random.choice(self.clock_steps_ms))
+        elif roll < 0.67:
+            self.reschedule()
         elif roll < 0.88:
             await elapse(self.clock, self.random.choice(self.pauses_ms))
         elif roll < 0.92:

@@ -19,6 +19,7 @@ from delayed_tracker.wire.message_columns import (
     NACK_COLUMNS,
     PEEKED_COLUMNS,
     POLLED_COLUMNS,
+    RESCHEDULE_COLUMNS,
     StreamedAdds,
     streamed_add,
 )
@@ -30,6 +31,7 @@ KINDS: dict[type, tuple[ColumnFields, dict[str, object]]] = {
     pb.NackMessagesRequest: (NACK_COLUMNS, {"tracker": TRACKER, "lease_id": 1, "deliver_at_ms": -1}),
     pb.ExtendLeaseRequest: (EXTEND_COLUMNS, {"tracker": TRACKER, "epoch": 9, "lease_ms": 2**32 - 1}),
     pb.CancelMessagesRequest: (CANCEL_COLUMNS, {"tracker": TRACKER, "epoch": 128}),
+    pb.RescheduleMessagesRequest: (RESCHEDULE_COLUMNS, {"tracker": TRACKER, "epoch": 129}),
     pb.ContainsMessagesRequest: (CONTAINS_COLUMNS, {"tracker": TRACKER}),
     pb.PollScheduledMessagesResponse: (
         POLLED_COLUMNS,
@@ -165,7 +167,13 @@ def test_what_is_put_together_is_the_message_that_protobuf_would_write(data):
     whole = kind(**head, **{field.name: column for field, column in zip(columns_of(kind), columns, strict=True)})
     assert kind.FromString(encoded) == whole
     assert len(encoded) == whole.ByteSize()
-    if kind in {pb.AddMessagesRequest, pb.AckMessagesRequest, pb.CancelMessagesRequest, pb.ContainsMessagesRequest}:
+    if kind in {
+        pb.AddMessagesRequest,
+        pb.AckMessagesRequest,
+        pb.CancelMessagesRequest,
+        pb.RescheduleMessagesRequest,
+        pb.ContainsMessagesRequest,
+    }:
         assert encoded == whole.SerializeToString()
 
 

@@ -301,7 +301,7 @@ class GetTrackerStatsRequest(_message.Message):
     def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ...) -> None: ...
 
 class GetTrackerStatsResponse(_message.Message):
-    __slots__ = ("epoch", "owner", "pending_count", "leased_count", "loaded_count", "mutable_count", "late_count", "bucket_count", "snapshot_bytes", "membership_bytes", "next_delivery_at_ms", "mark_delete", "added_count", "recovered_count", "acked_count", "handed_off_count", "cancelled_count", "trimmed_count", "cleared_count", "refused_as_due_count", "dropped_as_corrupt_count", "due_on_offer_count", "duplicate_count", "lease_expired_count", "effects_failed_count", "orphans_swept_count", "snapshots_missing_count", "snapshots_corrupt_count", "replay_required", "server_time_ms", "pause_reading", "merge_count", "merged_index_count", "memory_bytes", "handed_out_count")
+    __slots__ = ("epoch", "owner", "pending_count", "leased_count", "loaded_count", "mutable_count", "late_count", "bucket_count", "snapshot_bytes", "membership_bytes", "next_delivery_at_ms", "mark_delete", "added_count", "recovered_count", "acked_count", "handed_off_count", "cancelled_count", "trimmed_count", "cleared_count", "refused_as_due_count", "dropped_as_corrupt_count", "due_on_offer_count", "duplicate_count", "lease_expired_count", "effects_failed_count", "orphans_swept_count", "snapshots_missing_count", "snapshots_corrupt_count", "replay_required", "server_time_ms", "pause_reading", "merge_count", "merged_index_count", "memory_bytes", "handed_out_count", "rescheduled_count")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -337,6 +337,7 @@ class GetTrackerStatsResponse(_message.Message):
     MERGED_INDEX_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     HANDED_OUT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RESCHEDULED_COUNT_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     owner: str
     pending_count: int
@@ -372,7 +373,8 @@ class GetTrackerStatsResponse(_message.Message):
     merged_index_count: int
     memory_bytes: int
     handed_out_count: int
-    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., loaded_count: _Optional[int] = ..., mutable_count: _Optional[int] = ..., late_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., membership_bytes: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., added_count: _Optional[int] = ..., recovered_count: _Optional[int] = ..., acked_count: _Optional[int] = ..., handed_off_count: _Optional[int] = ..., cancelled_count: _Optional[int] = ..., trimmed_count: _Optional[int] = ..., cleared_count: _Optional[int] = ..., refused_as_due_count: _Optional[int] = ..., dropped_as_corrupt_count: _Optional[int] = ..., due_on_offer_count: _Optional[int] = ..., duplicate_count: _Optional[int] = ..., lease_expired_count: _Optional[int] = ..., effects_failed_count: _Optional[int] = ..., orphans_swept_count: _Optional[int] = ..., snapshots_missing_count: _Optional[int] = ..., snapshots_corrupt_count: _Optional[int] = ..., replay_required: bool = ..., server_time_ms: _Optional[int] = ..., pause_reading: bool = ..., merge_count: _Optional[int] = ..., merged_index_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., handed_out_count: _Optional[int] = ...) -> None: ...
+    rescheduled_count: int
+    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., loaded_count: _Optional[int] = ..., mutable_count: _Optional[int] = ..., late_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., membership_bytes: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., added_count: _Optional[int] = ..., recovered_count: _Optional[int] = ..., acked_count: _Optional[int] = ..., handed_off_count: _Optional[int] = ..., cancelled_count: _Optional[int] = ..., trimmed_count: _Optional[int] = ..., cleared_count: _Optional[int] = ..., refused_as_due_count: _Optional[int] = ..., dropped_as_corrupt_count: _Optional[int] = ..., due_on_offer_count: _Optional[int] = ..., duplicate_count: _Optional[int] = ..., lease_expired_count: _Optional[int] = ..., effects_failed_count: _Optional[int] = ..., orphans_swept_count: _Optional[int] = ..., snapshots_missing_count: _Optional[int] = ..., snapshots_corrupt_count: _Optional[int] = ..., replay_required: bool = ..., server_time_ms: _Optional[int] = ..., pause_reading: bool = ..., merge_count: _Optional[int] = ..., merged_index_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., handed_out_count: _Optional[int] = ..., rescheduled_count: _Optional[int] = ...) -> None: ...
 
 class ListBucketsRequest(_message.Message):
     __slots__ = ("tracker",)
@@ -487,6 +489,36 @@ class CancelMessagesResponse(_message.Message):
     leased_offsets: _containers.RepeatedScalarFieldContainer[int]
     unknown_offsets: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, cancelled_count: _Optional[int] = ..., leased_offsets: _Optional[_Iterable[int]] = ..., unknown_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RescheduleMessagesRequest(_message.Message):
+    __slots__ = ("tracker", "epoch", "deliver_at_ms", "ledger_ids", "entry_ids")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    epoch: int
+    deliver_at_ms: _containers.RepeatedScalarFieldContainer[int]
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RescheduleMessagesResponse(_message.Message):
+    __slots__ = ("rescheduled_count", "due_offsets", "duplicate_offsets", "leased_offsets", "unknown_offsets", "beyond_max_delay_offsets")
+    RESCHEDULED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DUE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    LEASED_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    BEYOND_MAX_DELAY_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    rescheduled_count: int
+    due_offsets: _containers.RepeatedScalarFieldContainer[int]
+    duplicate_offsets: _containers.RepeatedScalarFieldContainer[int]
+    leased_offsets: _containers.RepeatedScalarFieldContainer[int]
+    unknown_offsets: _containers.RepeatedScalarFieldContainer[int]
+    beyond_max_delay_offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rescheduled_count: _Optional[int] = ..., due_offsets: _Optional[_Iterable[int]] = ..., duplicate_offsets: _Optional[_Iterable[int]] = ..., leased_offsets: _Optional[_Iterable[int]] = ..., unknown_offsets: _Optional[_Iterable[int]] = ..., beyond_max_delay_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EntryRange(_message.Message):
     __slots__ = ("ledger_id", "first_entry_id", "last_entry_id")

@@ -164,6 +164,11 @@ class DelayedDeliveryTrackerServiceStub(object):
                 request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsRequest.SerializeToString,
                 response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsResponse.FromString,
                 _registered_method=True)
+        self.RescheduleMessages = channel.unary_unary(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/RescheduleMessages',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesResponse.FromString,
+                _registered_method=True)
 
 
 class DelayedDeliveryTrackerServiceServicer(object):
@@ -361,6 +366,17 @@ class DelayedDeliveryTrackerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RescheduleMessages(self, request, context):
+        """Gives tracked positions that are not leased another deadline, sooner or later, in one step, with a definite answer
+        for each. The new deadline counts from the answer on; what polls answer under the old one was taken before. Repeating
+        a call is harmless. While too many positions are in memory and in no snapshot, a call is refused whole: OVERLOADED,
+        with RetryInfo, for new deadlines are in memory until they are sealed. A crash or a close before that loses them: the
+        old deadline of a position counts again if a snapshot has it, else the one that the replay offers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DelayedDeliveryTrackerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -488,6 +504,11 @@ def add_DelayedDeliveryTrackerServiceServicer_to_server(servicer, server):
                     servicer.ImportSnapshots,
                     request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsRequest.FromString,
                     response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsResponse.SerializeToString,
+            ),
+            'RescheduleMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.RescheduleMessages,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1165,6 +1186,33 @@ class DelayedDeliveryTrackerService(object):
             '/delayed_tracker.v1.DelayedDeliveryTrackerService/ImportSnapshots',
             delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsRequest.SerializeToString,
             delayed__tracker_dot_v1_dot_tracker__pb2.ImportSnapshotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RescheduleMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/RescheduleMessages',
+            delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -30,6 +30,7 @@ CALLS = {
     "nack": lambda session: session.nack(1, [1], [1]),
     "extend": lambda session: session.extend(1, 1_000),
     "cancel": lambda session: session.cancel([1], [1]),
+    "reschedule": lambda session: session.reschedule([1], [1], [1]),
     "advance_mark_delete": lambda session: session.advance_mark_delete(1, 1),
     "reset_cursor": lambda session: session.reset_cursor(None),
     "clear": lambda session: session.clear(),

@@ -141,6 +141,16 @@ def test_a_nack_to_an_earlier_deadline_ends_it_and_a_plain_one_does_not():
     assert not _pauses(shell)
 
 
+@pytest.mark.parametrize(("by_ms", "pauses"), [(1, True), (-TICK_MS, True), (-TICK_MS - 1, False)])
+def test_a_reschedule_to_an_earlier_deadline_ends_it(by_ms, pauses):
+    """A new deadline counts like any other delay."""
+    shell = _filled(LOOKAHEAD + 1)
+    assert _pauses(shell)
+    last_ms = START_MS + DELAY_MS + LOOKAHEAD
+    shell.core.reschedule(IndexColumns.of([(last_ms + by_ms, 1, LOOKAHEAD)]), shell.now)
+    assert _pauses(shell) == pauses
+
+
 def test_batches_say_the_same_as_single_rows():
     """Batches equal single rows, over random deadlines divided at random places."""
     random = np.random.default_rng(7)

@@ -148,6 +148,7 @@ async def test_every_call_that_changes_something_is_fenced(service, epoch):
         ("DeleteTracker", pb.DeleteTrackerRequest(tracker=REF, epoch=epoch)),
         ("ExtendLease", pb.ExtendLeaseRequest(tracker=REF, epoch=epoch, lease_id=1, lease_ms=5)),
         ("CancelMessages", pb.CancelMessagesRequest(tracker=REF, epoch=epoch)),
+        ("RescheduleMessages", pb.RescheduleMessagesRequest(tracker=REF, epoch=epoch)),
         ("SealBucket", pb.SealBucketRequest(tracker=REF, epoch=epoch)),
     ):
         error, info, _ = await refused(getattr(stub, method)(request))

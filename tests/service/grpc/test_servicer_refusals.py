@@ -29,6 +29,13 @@ def _extend(epoch, **kwargs):
     return pb.ExtendLeaseRequest(**({"tracker": REF, "epoch": epoch, "lease_id": 1, "lease_ms": 5} | kwargs))
 
 
+def _reschedule(epoch, *rows):
+    deadlines, ledgers, entries = zip(*rows, strict=True) if rows else ((), (), ())
+    return pb.RescheduleMessagesRequest(
+        tracker=REF, epoch=epoch, deliver_at_ms=deadlines, ledger_ids=ledgers, entry_ids=entries
+    )
+
+
 def _filter(*ranges):
     return pb.FilterEntriesRequest(
         tracker=REF,
@@ -130,6 +137,16 @@ _BAD = [
         lambda e: pb.CancelMessagesRequest(tracker=REF, epoch=e, ledger_ids=[1], entry_ids=[ENTRY_ID_MAX + 1]),
         "entry_ids[0]",
     ),
+    ("RescheduleMessages", lambda e: _reschedule(0), "epoch"),
+    ("RescheduleMessages", lambda e: pb.RescheduleMessagesRequest(epoch=e), "tracker.topic"),
+    ("RescheduleMessages", lambda e: _reschedule(e, (-1, 1, 0)), "deliver_at_ms[0]"),
+    ("RescheduleMessages", lambda e: _reschedule(e, (1, 1, 0), (1, -1, 0)), "ledger_ids[1]"),
+    ("RescheduleMessages", lambda e: _reschedule(e, (1, 1, ENTRY_ID_MAX + 1)), "entry_ids[0]"),
+    (
+        "RescheduleMessages",
+        lambda e: pb.RescheduleMessagesRequest(tracker=REF, epoch=e, ledger_ids=[1], entry_ids=[1]),
+        "deliver_at_ms",
+    ),
     ("FilterEntries", lambda e: pb.FilterEntriesRequest(tracker=REF), "ranges"),
     ("FilterEntries", lambda e: _filter(*[(1, 0, 0)] * 1_001), "ranges"),
     ("FilterEntries", lambda e: _filter((1, 0, 5_000_000), (2, 0, 5_000_000)), "ranges"),
@@ -229,7 +246,16 @@ async def test_many_bad_offsets_fit_into_the_answer(service, epoch):
 
 
 @pytest.mark.parametrize(
-    "method", ["AddMessages", "AckMessages", "NackMessages", "ContainsMessages", "ExtendLease", "CancelMessages"]
+    "method",
+    [
+        "AddMessages",
+        "AckMessages",
+        "NackMessages",
+        "ContainsMessages",
+        "ExtendLease",
+        "CancelMessages",
+        "RescheduleMessages",
+    ],
 )
 async def test_oversized_batches_are_refused_with_the_limit(service, epoch, method):
     """RESOURCE_EXHAUSTED names the column, its size and the limit; a full batch is accepted."""
@@ -243,6 +269,7 @@ async def test_oversized_batches_are_refused_with_the_limit(service, epoch, meth
         "ContainsMessages": pb.ContainsMessagesRequest(tracker=REF, ledger_ids=many, entry_ids=many),
         "ExtendLease": _extend(epoch, ledger_ids=many, entry_ids=many),
         "CancelMessages": pb.CancelMessagesRequest(tracker=REF, epoch=epoch, ledger_ids=many, entry_ids=many),
+        "RescheduleMessages": _reschedule(epoch, *[(1, 1, 1)] * len(many)),
     }[method]
     error, info, details = await refused(getattr(service.stub, method)(request))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -266,6 +293,7 @@ async def test_calls_without_a_tracker_say_what_is_missing(service):
         ("ListBuckets", pb.ListBucketsRequest(tracker=REF)),
         ("ExtendLease", _extend(1)),
         ("CancelMessages", pb.CancelMessagesRequest(tracker=REF, epoch=1)),
+        ("RescheduleMessages", _reschedule(1)),
         ("FilterEntries", _filter((1, 0, 1))),
         ("PeekMessages", _peek()),
         ("ExplainMessage", _explain(1, 0)),

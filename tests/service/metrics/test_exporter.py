@@ -283,7 +283,9 @@ async def test_the_truth_of_one_tracker(registry, clock):
     host.ack(epoch, delivery.lease_id, PositionColumns.of([(1, 0)]))
     await elapse(clock, 1_500)
     host.cancel(epoch, PositionColumns.of([(1, 4)]))
+    assert host.reschedule(epoch, indexes(clock.now_ms(), (1, 1, 0), (1, 2, 0), (9, 9, 0))).rescheduled_count == 2
     samples = await scraped(registry)
+    assert samples["delayed_tracker_rescheduled_indexes_total",] == 2
     assert samples["delayed_tracker_lease_expirations_total",] == 1
     assert samples["delayed_tracker_due_indexes",] == samples["delayed_tracker_pending_indexes",] == 2
     assert_balanced(samples)

@@ -259,6 +259,25 @@ async def test_a_nack_with_a_new_deadline_needs_room_and_one_without_does_not(se
     assert (await stub.NackMessages(nack)).returned_count == 1
 
 
+async def test_a_reschedule_needs_room(service, epoch):
+    """A refused reschedule changes nothing, one without positions needs no room, and one is accepted when there is some."""
+    stub = service.stub
+    await filled(service, epoch)
+    ((new_ms, _, _),) = far(service, (1, 0))
+    request = pb.RescheduleMessagesRequest(
+        tracker=REF, epoch=epoch, deliver_at_ms=[new_ms + 1], ledger_ids=[1], entry_ids=[0]
+    )
+    error, info, found = await refused(stub.RescheduleMessages(request))
+    assert (error.code(), info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
+    assert found["RetryInfo"].retry_delay.ToMilliseconds() == 70
+    assert (await stats_of(service)).rescheduled_count == 0
+    empty = await stub.RescheduleMessages(pb.RescheduleMessagesRequest(tracker=REF, epoch=epoch))
+    assert empty == pb.RescheduleMessagesResponse()
+    await stub.CancelMessages(pb.CancelMessagesRequest(tracker=REF, epoch=epoch, ledger_ids=[1], entry_ids=[9]))
+    await elapse(service.clock, 1_100)
+    assert (await stub.RescheduleMessages(request)).rescheduled_count == 1
+
+
 async def test_adds_go_on_when_the_storage_is_back(service, epoch):
     """A failed store is repeated without another event."""
     await filled(service, epoch)
@@ -300,6 +319,8 @@ async def test_a_tracker_in_memory_counts_in_full():
     nacked = PositionColumns.of([(1, 0)])
     later = host.nack(given.epoch, delivery.lease_id, nacked, deliver_at_ms=clock.now_ms() + FAR_MS)
     assert later.changed_count == 1
+    moved = host.reschedule(given.epoch, indexes(clock.now_ms(), (1, 7, FAR_MS)))
+    assert moved.rescheduled_count == 1
     host.ack(given.epoch, delivery.lease_id, PositionColumns.of([(1, 1)]))
     await elapse(clock, 1_100)
     assert host.add(given.epoch, indexes(clock.now_ms(), (2, 0, 100))).added_count == 1

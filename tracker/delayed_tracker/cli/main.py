@@ -18,6 +18,7 @@ PROGRAM = Program(
         "add": "delayed_tracker.cli.tracker.add:add",
         "poll": "delayed_tracker.cli.tracker.poll:poll",
         "cancel": "delayed_tracker.cli.tracker.cancel:cancel",
+        "reschedule": "delayed_tracker.cli.tracker.reschedule:reschedule",
         "seal": "delayed_tracker.cli.tracker.seal:seal",
         "delete": "delayed_tracker.cli.tracker.delete:delete",
         "top": "delayed_tracker.cli.top.command:top",

@@ -42,6 +42,8 @@ from delayed_tracker.client.model.answers import (
     NextDelivery,
     OpenAnswer,
     Position,
+    RescheduleAnswer,
+    RescheduleResult,
     ResetAnswer,
 )
 from delayed_tracker.client.model.ledger_answers import (
@@ -110,6 +112,8 @@ __all__ = [
     "PeekedMessages",
     "Position",
     "QueryNotSupported",
+    "RescheduleAnswer",
+    "RescheduleResult",
     "ResetAnswer",
     "ServiceFault",
     "SessionClosed",

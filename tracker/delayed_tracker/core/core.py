@@ -30,8 +30,9 @@ from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.load_budget import LoadBudget, LoadShare
 from delayed_tracker.core.engine.merger import BucketMerger
 from delayed_tracker.core.engine.replaying import replay
+from delayed_tracker.core.engine.rescheduling import decide_reschedule
 from delayed_tracker.core.engine.state import TrackerState
-from delayed_tracker.core.index.buckets import SnapshotSegments
+from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.inspect import inspection
 from delayed_tracker.core.inspect.invariants import check_invariants
@@ -66,6 +67,7 @@ from delayed_tracker.core.values.verb_results import (
     Explanation,
     ExtendOutcome,
     LeaseOutcome,
+    RescheduleOutcome,
     TrackerStats,
     TrimOutcome,
 )
@@ -285,6 +287,29 @@ class TrackerCore:
         self._finish(now)
         return CancelOutcome(cancelled, np.flatnonzero(leased), np.flatnonzero(~tracked & ~leased))
 
+    def reschedule(self, indexes: IndexColumns, now: Instant) -> RescheduleOutcome:
+        """Give tracked positions that are not leased another deadline, sooner or later, in one step.
+
+        The new deadline counts from the return on: copies with the old one, in memory or in a snapshot, never come out.
+        A new deadline that is due is handed out by the next poll. A repetition of the call gives the same result.
+
+        Args:
+            indexes: the positions, each with its new deadline. If a position is repeated, the first row decides.
+            now: decides which deadlines are due, and which are further away than ``max_delay_ms``.
+        Returns: the outcome of each; offsets ascend.
+        Raises: TrackerClosed.
+        Cost: O(n) and a bitmap operation per ledger and bucket; sealing is O(1) here.
+        """
+        self._require_open()
+        state = self._settled()
+        decision = decide_reschedule(state, indexes, now.wall_ms)
+        if decision.moved.any():
+            moved = indexes.take(decision.moved)
+            _, buckets = state.drop(moved.positions)
+            self._place_again(moved, buckets)
+        self._finish(now)
+        return decision.outcome()
+
     # -- sealing -------------------------------------------------------------------------------------------------------
 
     def seal_mutable_bucket(self, now: Instant) -> int:
@@ -459,21 +484,23 @@ class TrackerCore:
             if deliver_at_ms is None:
                 state.requeue(returned)
             else:
-                self._reschedule(returned, deliver_at_ms)
+                deadlines = np.full(len(returned), deliver_at_ms, np.int64)
+                _, buckets = state.take_bits(returned.positions)
+                moved = IndexColumns(deadlines, returned.ledger_id, returned.entry_id)
+                self._place_again(moved, buckets)
         self._finish(now)
         return LeaseOutcome(len(returned), np.flatnonzero(stale), np.flatnonzero(free))
 
-    def _reschedule(self, indexes: IndexColumns, deliver_at_ms: int) -> None:
-        # The snapshot has the old deadline: the position moves to a bucket in memory.
+    def _place_again(self, moved: IndexColumns, buckets: Sequence[Bucket]) -> None:
+        """Track positions under new deadlines, after their bits were cleared in the buckets that had them."""
+        # A snapshot keeps the old deadline: the position moves to a bucket in memory.
         state = self._state
-        _, buckets = state.take_bits(indexes.positions)
-        deadlines = np.full(len(indexes), deliver_at_ms, np.int64)
-        rescheduled = IndexColumns(deadlines, indexes.ledger_id, indexes.entry_id)
-        adding.place(state, self._lifecycle, rescheduled)
-        state.note(Rescheduled(rescheduled))
+        adding.place(state, self._lifecycle, moved)
+        state.note(Rescheduled(moved))
         self._lifecycle.retire(buckets)
+        state.counters.rescheduled += len(moved)
         if state.fixed_delay is not None:
-            state.fixed_delay.note_offered(rescheduled, any_due=False)
+            state.fixed_delay.note_offered(moved, any_due=False)
 
     def extend(self, lease_id: int, positions: PositionColumns | None, now: Instant, *, lease_ms: int) -> ExtendOutcome:
         """Set a new expiry, counted from now, for positions that a lease holds.
@@ -893,6 +920,8 @@ class TrackerCore:
         before = self.next_wakeup()
         state = self._state_for_reading()
         state.settle()
+        # Second copies of positions whose bits were just cleared are passed only now.
+        self._lifecycle.note_loaded()
         after = self.next_wakeup()
         check_invariants(state, self._lifecycle, self.next_delivery_ms(), after)
         for moment, settled in zip(before, after, strict=True):

@@ -15,6 +15,7 @@ ACK_COLUMNS: Final = ColumnFields(pb.AckMessagesRequest, *_POSITIONS)
 NACK_COLUMNS: Final = ColumnFields(pb.NackMessagesRequest, *_POSITIONS)
 EXTEND_COLUMNS: Final = ColumnFields(pb.ExtendLeaseRequest, *_POSITIONS)
 CANCEL_COLUMNS: Final = ColumnFields(pb.CancelMessagesRequest, *_POSITIONS)
+RESCHEDULE_COLUMNS: Final = ColumnFields(pb.RescheduleMessagesRequest, *_INDEXES)
 CONTAINS_COLUMNS: Final = ColumnFields(pb.ContainsMessagesRequest, *_POSITIONS)
 
 _ADD_TAG: Final = bytes((pb.AddMessagesStreamRequest.DESCRIPTOR.fields_by_name["add"].number << 3 | 2,))

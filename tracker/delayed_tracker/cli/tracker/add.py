@@ -1,16 +1,11 @@
 """Command ``delayed-tracker add``: adds positions to a tracker."""
 
-from typing import Annotated
-
-import typer
-
 from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
 from delayed_tracker.cli.terminal.output import instant, print_json, show, table
-from delayed_tracker.cli.tracker.offering import parse_instant
+from delayed_tracker.cli.tracker.deadlines import DeliverAt, InMs, require_deadline
 from delayed_tracker.cli.tracker.positions import Positions, columns, parse_positions
 from delayed_tracker.client import AddResult, Position
 from delayed_tracker.client.blocking import DelayedTrackerClient
-from delayed_tracker.core.values.columns import INT63_MAX
 
 _MEANING = {
     AddResult.ADDED: "tracked from now on",
@@ -26,15 +21,8 @@ def add(
     positions: Positions,
     topic: Topic,
     subscription: Subscription,
-    deliver_at: Annotated[
-        str | None, typer.Option("--at", help="Deadline: ISO-8601 (UTC) or epoch milliseconds.", metavar="INSTANT")
-    ] = None,
-    in_ms: Annotated[
-        int | None,
-        typer.Option(
-            "--in-ms", min=0, max=INT63_MAX, help="Deadline in milliseconds from now, by the service's clock."
-        ),
-    ] = None,
+    deliver_at: DeliverAt = None,
+    in_ms: InMs = None,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
@@ -45,13 +33,9 @@ def add(
     Example: delayed-tracker add --topic persistent://lab/main/delayed --subscription workers --in-ms 60000 7:0-99
     """
     offered = parse_positions("LEDGER:ENTRY", positions)
-    if (deliver_at is None) == (in_ms is None):
-        raise typer.BadParameter("give either --at INSTANT or --in-ms MILLISECONDS", param_hint="--at")
-    at_ms = None if deliver_at is None else parse_instant("--at", deliver_at)
+    deadline = require_deadline(deliver_at, in_ms)
     with DelayedTrackerClient.connect(server) as client, client.open_tracker(topic, subscription) as session:
-        if at_ms is None:
-            now_ms = session.next_delivery_time().server_time_ms
-            at_ms = min(now_ms + (in_ms or 0), INT63_MAX)
+        at_ms = deadline.for_service_of(session)
         answer = session.add_columns([at_ms] * len(offered), *columns(offered))
     by_result: dict[AddResult, list[Position]] = {result: [] for result in AddResult}
     for position, result in zip(offered, answer.results(len(offered)), strict=True):

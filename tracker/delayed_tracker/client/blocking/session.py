@@ -24,6 +24,7 @@ from delayed_tracker.client.model.answers import (
     NackAnswer,
     OpenAnswer,
     Position,
+    RescheduleAnswer,
     ResetAnswer,
 )
 from delayed_tracker.client.model.exchange import Exchange, Result
@@ -188,6 +189,23 @@ class TrackerSession(TrackerView):
         Repeat the call after a lost answer: positions that the lost call cancelled are then in the answer as unknown.
         """
         return self._perform(self._rules.cancel(ledger_ids, entry_ids))
+
+    def reschedule(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> RescheduleAnswer:
+        """Give tracked positions that are not leased another deadline each, sooner or later.
+
+        Columns that do not fit into one call are sent in several, each applied in one step. If a later call fails, the
+        earlier ones stay applied; repeating everything is harmless. Name each position once: within one call the first
+        row of a position decides, but a later call changes it again.
+
+        Args:
+            deliver_at_ms: new wall-clock deadlines, 0 to 2^63-1.
+            ledger_ids: 0 to 2^63-1.
+            entry_ids: 0 to 2^32-1.
+        Raises:
+            InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
+            Overloaded: the service has no room for new deadlines; nothing of that call was changed.
+        """
+        return self._perform(self._rules.reschedule(deliver_at_ms, ledger_ids, entry_ids))
 
     def advance_mark_delete(self, ledger_id: int, entry_id: int) -> MarkDeleteAnswer:
         """Drop all positions up to and including a position, because they are acknowledged."""

@@ -163,6 +163,55 @@ class CancelAnswer:
     """Positions that are not tracked: nothing to do."""
 
 
+class RescheduleResult(enum.Enum):
+    """Result of the reschedule of one position."""
+
+    RESCHEDULED = "rescheduled"
+    """Tracked with its new deadline from now on."""
+    DUE = "due"
+    """The same, and the new deadline is due: the next poll returns it."""
+    DUPLICATE = "duplicate"
+    """Earlier in the same call: unchanged, its first row decides."""
+    LEASED = "leased"
+    """Under a lease: unchanged."""
+    UNKNOWN = "unknown"
+    """Not tracked: nothing to do."""
+    BEYOND_MAX_DELAY = "beyond_max_delay"
+    """New deadline is later than the service allows: unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class RescheduleAnswer:
+    """Results of the positions of a reschedule. An offset in none of the tuples has its new deadline."""
+
+    rescheduled_count: int
+    """Positions with a new deadline, those of ``due_offsets`` included."""
+    due_offsets: tuple[int, ...] = ()
+    """Positions with a new deadline that is due: the next poll returns them."""
+    duplicate_offsets: tuple[int, ...] = ()
+    """Positions that are earlier in the same call: unchanged."""
+    leased_offsets: tuple[int, ...] = ()
+    """Positions under a lease: unchanged."""
+    unknown_offsets: tuple[int, ...] = ()
+    """Positions that are not tracked: nothing to do."""
+    beyond_max_delay_offsets: tuple[int, ...] = ()
+    """Positions whose new deadline is later than the service allows: unchanged."""
+
+    def results(self, count: int) -> list[RescheduleResult]:
+        """Return the result of each of the ``count`` positions, in order."""
+        each = [RescheduleResult.RESCHEDULED] * count
+        for result, where in (
+            (RescheduleResult.DUE, self.due_offsets),
+            (RescheduleResult.DUPLICATE, self.duplicate_offsets),
+            (RescheduleResult.LEASED, self.leased_offsets),
+            (RescheduleResult.UNKNOWN, self.unknown_offsets),
+            (RescheduleResult.BEYOND_MAX_DELAY, self.beyond_max_delay_offsets),
+        ):
+            for offset in where:
+                each[offset] = result
+        return each
+
+
 @dataclass(frozen=True, slots=True)
 class ResetAnswer:
     """Result of a reset of the cursor."""

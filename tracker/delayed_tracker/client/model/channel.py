@@ -40,6 +40,7 @@ _RETRIED: Final = (
     "AckMessages",
     "NackMessages",
     "ExtendLease",
+    "RescheduleMessages",
     "ContainsMessages",
     "FilterEntries",
     "NextDeliveryTime",

@@ -121,6 +121,7 @@ def tracker_stats(answer: pb.GetTrackerStatsResponse) -> TrackerStats:
         merge_count=answer.merge_count,
         merged_index_count=answer.merged_index_count,
         handed_out_count=answer.handed_out_count,
+        rescheduled_count=answer.rescheduled_count,
     )
 
 

@@ -55,6 +55,8 @@ class TrackerStats:
     """Indexes that merges rewrote."""
     handed_out_count: int
     """Positions that polls returned, leased or not; a position counts each time. Not part of the identity."""
+    rescheduled_count: int
+    """Positions given another deadline, by a reschedule or a nack; each time counts. Not part of the identity."""
 
     @property
     def unaccounted_count(self) -> int:

@@ -15,6 +15,7 @@ from delayed_tracker.client.model.answers import (
     NackAnswer,
     OpenAnswer,
     Position,
+    RescheduleAnswer,
     ResetAnswer,
 )
 from delayed_tracker.client.model.bounds import UINT32_MAX, UINT64_MAX, bounded, place_message
@@ -35,6 +36,7 @@ from delayed_tracker.wire.message_columns import (
     EXTEND_COLUMNS,
     NACK_COLUMNS,
     POLLED_COLUMNS,
+    RESCHEDULE_COLUMNS,
 )
 
 
@@ -236,6 +238,27 @@ class SessionRules(ViewRules):
             cancelled_count=sum(answer.cancelled_count for _, answer in parts),
             leased_offsets=all_offsets(parts, "leased_offsets"),
             unknown_offsets=all_offsets(parts, "unknown_offsets"),
+        )
+
+    def reschedule(
+        self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn
+    ) -> Exchange[RescheduleAnswer]:
+        """Call RescheduleMessages, as often as the columns need."""
+        parts = yield from self._batches.send_in_batches(
+            "RescheduleMessages",
+            pb.RescheduleMessagesRequest(tracker=self.tracker, epoch=self.epoch),
+            pb.RescheduleMessagesResponse,
+            fields=RESCHEDULE_COLUMNS,
+            columns=pack_indexes(deliver_at_ms, ledger_ids, entry_ids),
+            total=len(deliver_at_ms),
+        )
+        return RescheduleAnswer(
+            rescheduled_count=sum(answer.rescheduled_count for _, answer in parts),
+            due_offsets=all_offsets(parts, "due_offsets"),
+            duplicate_offsets=all_offsets(parts, "duplicate_offsets"),
+            leased_offsets=all_offsets(parts, "leased_offsets"),
+            unknown_offsets=all_offsets(parts, "unknown_offsets"),
+            beyond_max_delay_offsets=all_offsets(parts, "beyond_max_delay_offsets"),
         )
 
     def advance_mark_delete(self, position: Position) -> Exchange[MarkDeleteAnswer]:

@@ -29,6 +29,8 @@ class Counters:
     duplicate: int = 0
     beyond_max_delay: int = 0
     below_mark_delete: int = 0
+    rescheduled: int = 0
+    """New deadlines of positions that stayed tracked, by reschedules and nacks."""
     lease_expired: int = 0
     effects_failed: int = 0
     """Effects, not positions."""

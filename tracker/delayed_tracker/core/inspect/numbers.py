@@ -46,6 +46,7 @@ EVENTS: Final = (
     "duplicate",
     "beyond_max_delay",
     "below_mark_delete",
+    "rescheduled",
     "lease_expired",
     "effects_failed",
     "merged_indexes",

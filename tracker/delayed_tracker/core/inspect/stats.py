@@ -43,6 +43,7 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
         effects_failed_count=counters.effects_failed,
         replay_required=replay_required,
         merge_count=counters.merges,
+        rescheduled_count=counters.rescheduled,
         merged_index_count=counters.merged_indexes,
     )
 

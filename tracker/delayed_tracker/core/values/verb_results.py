@@ -73,6 +73,24 @@ class CancelOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class RescheduleOutcome:
+    """Result of a reschedule. An offset that is in none of the columns, or only in ``due``, has its new deadline."""
+
+    rescheduled_count: int
+    """Positions with a new deadline, those in ``due`` included."""
+    due: Int64Array
+    """Rescheduled, and the new deadline is due: still tracked, the next poll hands them out."""
+    duplicate: Int64Array
+    """Earlier in the same batch: unchanged, the first row decides."""
+    leased: Int64Array
+    """Leased: unchanged."""
+    unknown: Int64Array
+    """Not tracked: nothing to do."""
+    beyond_max_delay: Int64Array
+    """New deadline further away than ``max_delay_ms``: unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExtendOutcome:
     """Result of an extend."""
 
@@ -184,3 +202,5 @@ class TrackerStats:
     replay_required: bool
     merge_count: int = 0
     merged_index_count: int = 0
+    rescheduled_count: int = 0
+    """Positions given another deadline, by a reschedule or a nack. Not part of the equation above."""

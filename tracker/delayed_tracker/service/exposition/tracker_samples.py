@@ -92,6 +92,7 @@ OF_ALL: Final[tuple[tuple[Family, Samples], ...]] = (
     (catalogue.INDEXES, _numbers(catalogue.INDEXES, "event", {event: event for event in catalogue.INDEX_EVENTS})),
     (catalogue.OFFERED, _numbers(catalogue.OFFERED, "result", catalogue.OFFERS)),
     (catalogue.LEASE_EXPIRATIONS, _plain(catalogue.LEASE_EXPIRATIONS, "lease_expired")),
+    (catalogue.RESCHEDULED, _plain(catalogue.RESCHEDULED, "rescheduled")),
     (catalogue.MERGED, _plain(catalogue.MERGED, "merged_indexes")),
     (catalogue.PENDING, _plain(catalogue.PENDING, "pending")),
     (catalogue.LEASED, _plain(catalogue.LEASED, "leased")),

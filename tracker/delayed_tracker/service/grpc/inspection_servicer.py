@@ -106,6 +106,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
             acked_count=stats.acked_count,
             handed_off_count=stats.handed_off_count,
             cancelled_count=stats.cancelled_count,
+            rescheduled_count=stats.rescheduled_count,
             trimmed_count=stats.trimmed_count,
             cleared_count=stats.cleared_count,
             refused_as_due_count=stats.refused_as_due_count,

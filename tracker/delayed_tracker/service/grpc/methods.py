@@ -36,6 +36,7 @@ from delayed_tracker.wire.message_columns import (
     CONTAINS_COLUMNS,
     EXTEND_COLUMNS,
     NACK_COLUMNS,
+    RESCHEDULE_COLUMNS,
     StreamedAdds,
 )
 
@@ -48,6 +49,7 @@ _COLUMNED: Final[dict[str, AnswerDecoder[object]]] = {
     "NackMessages": NACK_COLUMNS,
     "ExtendLease": EXTEND_COLUMNS,
     "CancelMessages": CANCEL_COLUMNS,
+    "RescheduleMessages": RESCHEDULE_COLUMNS,
     "ContainsMessages": CONTAINS_COLUMNS,
 }
 """Parsers of the requests that carry columns, by method."""

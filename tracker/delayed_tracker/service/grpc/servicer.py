@@ -284,6 +284,24 @@ class TrackerServicer(InspectionServicer):
             unknown_offsets=to_offsets(outcome.unknown),
         )
 
+    async def RescheduleMessages(
+        self, columned: Columned[tracker_pb2.RescheduleMessagesRequest], _context: Context
+    ) -> tracker_pb2.RescheduleMessagesResponse:
+        """See tracker.proto."""
+        request = columned.head
+        host = self._host(request)
+        indexes = to_indexes(columned.columns, batch_max=self._limits.batch_max)
+        outcome = host.reschedule(require_epoch(request.epoch), indexes)
+        await host.until_durable()
+        return tracker_pb2.RescheduleMessagesResponse(
+            rescheduled_count=outcome.rescheduled_count,
+            due_offsets=to_offsets(outcome.due),
+            duplicate_offsets=to_offsets(outcome.duplicate),
+            leased_offsets=to_offsets(outcome.leased),
+            unknown_offsets=to_offsets(outcome.unknown),
+            beyond_max_delay_offsets=to_offsets(outcome.beyond_max_delay),
+        )
+
     async def ResetCursor(
         self, request: tracker_pb2.ResetCursorRequest, _context: Context
     ) -> tracker_pb2.ResetCursorResponse:

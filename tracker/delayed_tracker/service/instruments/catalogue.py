@@ -149,6 +149,11 @@ EARLY: Final = Family(
 LEASE_EXPIRATIONS: Final = Family(
     "delayed_tracker_lease_expirations_total", _COUNTER, "Leased indexes that came back because their lease ended."
 )
+RESCHEDULED: Final = Family(
+    "delayed_tracker_rescheduled_indexes_total",
+    _COUNTER,
+    "Indexes that were given another deadline, by a reschedule or a nack; each time counts.",
+)
 MERGED: Final = Family(
     "delayed_tracker_merged_indexes_total", _COUNTER, "Indexes that merges of buckets have written again."
 )

@@ -22,6 +22,7 @@ from delayed_tracker.core.values.verb_results import (
     Delivery,
     ExtendOutcome,
     LeaseOutcome,
+    RescheduleOutcome,
     TrackerStats,
     TrimOutcome,
 )
@@ -393,7 +394,11 @@ class TrackerHost:
     def _require_room(self, core: TrackerCore, indexes: IndexColumns, now: Instant) -> None:
         if not self.unstored.has_room and core.would_track(indexes, now):
             raise self.unstored.refusal(self.key)
-        if self._shared.log is not None and self._gate.log is not None and len(indexes):
+        if len(indexes):
+            self._require_log_room()
+
+    def _require_log_room(self) -> None:
+        if self._shared.log is not None and self._gate.log is not None:
             self._shared.log.require_room()
 
     @property
@@ -503,13 +508,8 @@ class TrackerHost:
                 stay leased.
         """
         with self._gate.step(epoch) as (core, now):
-            if (
-                deliver_at_ms is not None
-                and core.limits.kind is TrackerKind.BUCKET
-                and len(positions)
-                and not self.unstored.has_room
-            ):
-                raise self.unstored.refusal(self.key)
+            if deliver_at_ms is not None:
+                self._require_room_to_move(core, len(positions))
             return core.nack(lease_id, positions, now, deliver_at_ms=deliver_at_ms)
 
     def extend(self, epoch: int, lease_id: int, positions: PositionColumns | None, *, lease_ms: int) -> ExtendOutcome:
@@ -523,6 +523,24 @@ class TrackerHost:
             outcome = core.cancel(positions, now)
         self._gate.require_logged()
         return outcome
+
+    def reschedule(self, epoch: int, indexes: IndexColumns) -> RescheduleOutcome:
+        """Give positions that are not leased another deadline, in one step.
+
+        Raises:
+            Overloaded: the call would move positions from a snapshot into memory, and there is no room; nothing was
+                changed.
+        """
+        with self._gate.step(epoch) as (core, now):
+            self._require_room_to_move(core, len(indexes))
+            return core.reschedule(indexes, now)
+
+    def _require_room_to_move(self, core: TrackerCore, count: int) -> None:
+        """Raise Overloaded if new deadlines of ``count`` positions may need memory for which there is no room."""
+        if core.limits.kind is TrackerKind.BUCKET and count:
+            if not self.unstored.has_room:
+                raise self.unstored.refusal(self.key)
+            self._require_log_room()
 
     def seal(self, epoch: int) -> int:
         """Seal the mutable bucket; return the number of positions in it."""
