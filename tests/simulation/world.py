@@ -60,6 +60,7 @@ class World:
         self.handed_out = {}  # lease id -> all that it handed out, in this epoch
         self.mark_delete = BEFORE_ALL
         self.polls = []
+        self.failures = []
         self.crash_count = self.lost_count = self.stored_count = self.merged_count = self.imported_count = 0
         self.stepped_ms = 0
 
@@ -227,7 +228,10 @@ class World:
         """Audit a poll at the time of its answer, before time passes; errors are kept for the next step."""
         if task.cancelled() or isinstance(task.exception(), PollEnded | TrackerNotOpen | LeasesExhausted | Fenced):
             return
-        self.take(task.result())
+        try:
+            self.take(task.result())
+        except AssertionError as error:
+            self.failures.append(error)
 
     def settle_lease(self):
         if not self.leases:
@@ -385,6 +389,7 @@ class World:
         assert_balanced(parsed(exposition.decode()))
 
     def audit(self):
+        assert not self.failures, self.failures[0]
         for poll in [poll for poll in self.polls if poll.done()]:
             self.polls.remove(poll)
         check_unseen(self.host._gate.core)
