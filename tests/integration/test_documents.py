@@ -17,6 +17,8 @@ import pytest
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
 from delayed_tracker.cli.main import PROGRAM
 from delayed_tracker.client import MessagePlace
+from delayed_tracker.storage.add_log_registry import ADD_LOG_GROUP
+from delayed_tracker.storage.registry import ENTRY_POINT_GROUP
 from tests.repository import documents
 from tests.repository.project_tree import ROOT
 
@@ -71,9 +73,10 @@ def test_blocks_of_the_storage_guide_are_what_they_say():
     """The example that they are cut from, a backend, passes the contract in a test of its own."""
     guide = documents.read("docs/storage-backends.md")
     blocks = re.findall(r"^ *```(\w+)\n(.*?)^ *```$", guide, re.MULTILINE | re.DOTALL)
-    assert [language for language, _ in blocks] == ["toml", "python"]
-    (_, entry_point), (_, contract) = blocks
-    assert "snapshot_storage" in next(iter(tomllib.loads(dedent(entry_point))["project"]["entry-points"]))
+    assert [language for language, _ in blocks] == ["toml", "python", "toml"]
+    (_, entry_point), (_, contract), (_, log_entry_point) = blocks
+    for stated, group in ((entry_point, ENTRY_POINT_GROUP), (log_entry_point, ADD_LOG_GROUP)):
+        assert list(tomllib.loads(dedent(stated))["project"]["entry-points"]) == [group]
     imported = [node for node in ast.walk(ast.parse(dedent(contract))) if isinstance(node, ast.ImportFrom)]
     for node in imported:
         assert node.module is not None
