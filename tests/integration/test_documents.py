@@ -25,9 +25,13 @@ from tests.repository.project_tree import ROOT
 ADDRESS = "127.0.0.1:7650"
 BROKER_CONF = "/etc/pulsar/broker.conf"
 """The place that the documents name."""
-LOCAL_LEDGERS = "/tmp/local-ledgers"
-"""The place that the documents name."""
-ASSETS = "/tmp/delayed-tracker-assets"
+MOVED = {
+    "/tmp/local-ledgers": "{}/ledgers",
+    "/tmp/delayed-tracker-assets": "{}/assets",
+    "/tmp/delayed-tracker-backup": "{}/backup",
+    "sqlite:data/": "sqlite:{}/",
+}
+"""Places that the documents name, and those of the tests."""
 
 COMMANDS = documents.commands()
 PYTHON = documents.python_blocks(spark=False)
@@ -126,10 +130,9 @@ async def test_the_commands_run_in_the_order_of_the_documents(service, broker_co
             continue
         if program == "make" or name == "serve":
             continue
-        moved = [
-            argument.replace(LOCAL_LEDGERS, str(tmp_path / "ledgers")).replace(ASSETS, str(tmp_path / "assets"))
-            for argument in arguments
-        ]
+        moved = arguments
+        for named, place in MOVED.items():
+            moved = [argument.replace(named, place.format(tmp_path)) for argument in moved]
         status, out = await run(
             sys.executable, "-m", "delayed_tracker.cli", name,
             *(str(broker_conf) if argument == BROKER_CONF else argument for argument in moved),
