@@ -16,6 +16,7 @@ from tests.ledger.test_input_bounds import at_most
 COMMANDS = [
     "serve", "replay", "demo", "trackers", "open", "add", "poll", "cancel", "reschedule", "seal", "delete", "stats",
     "buckets", "peek", "explain", "histogram", "verify", "config", "assets", "top", "warm",
+    "backup", "restore", "compact",
 ]  # fmt: skip
 GROUPS = {
     "topics": [

@@ -17,15 +17,21 @@ import pytest
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
 from delayed_tracker.cli.main import PROGRAM
 from delayed_tracker.client import MessagePlace
+from delayed_tracker.storage.add_log_registry import ADD_LOG_GROUP
+from delayed_tracker.storage.registry import ENTRY_POINT_GROUP
 from tests.repository import documents
 from tests.repository.project_tree import ROOT
 
 ADDRESS = "127.0.0.1:7650"
 BROKER_CONF = "/etc/pulsar/broker.conf"
 """The place that the documents name."""
-LOCAL_LEDGERS = "/tmp/local-ledgers"
-"""The place that the documents name."""
-ASSETS = "/tmp/delayed-tracker-assets"
+MOVED = {
+    "/tmp/local-ledgers": "{}/ledgers",
+    "/tmp/delayed-tracker-assets": "{}/assets",
+    "/tmp/delayed-tracker-backup": "{}/backup",
+    "sqlite:data/": "sqlite:{}/",
+}
+"""Places that the documents name, and those of the tests."""
 
 COMMANDS = documents.commands()
 PYTHON = documents.python_blocks(spark=False)
@@ -71,9 +77,10 @@ def test_blocks_of_the_storage_guide_are_what_they_say():
     """The example that they are cut from, a backend, passes the contract in a test of its own."""
     guide = documents.read("docs/storage-backends.md")
     blocks = re.findall(r"^ *```(\w+)\n(.*?)^ *```$", guide, re.MULTILINE | re.DOTALL)
-    assert [language for language, _ in blocks] == ["toml", "python"]
-    (_, entry_point), (_, contract) = blocks
-    assert "snapshot_storage" in next(iter(tomllib.loads(dedent(entry_point))["project"]["entry-points"]))
+    assert [language for language, _ in blocks] == ["toml", "python", "toml"]
+    (_, entry_point), (_, contract), (_, log_entry_point) = blocks
+    for stated, group in ((entry_point, ENTRY_POINT_GROUP), (log_entry_point, ADD_LOG_GROUP)):
+        assert list(tomllib.loads(dedent(stated))["project"]["entry-points"]) == [group]
     imported = [node for node in ast.walk(ast.parse(dedent(contract))) if isinstance(node, ast.ImportFrom)]
     for node in imported:
         assert node.module is not None
@@ -123,10 +130,9 @@ async def test_the_commands_run_in_the_order_of_the_documents(service, broker_co
             continue
         if program == "make" or name == "serve":
             continue
-        moved = [
-            argument.replace(LOCAL_LEDGERS, str(tmp_path / "ledgers")).replace(ASSETS, str(tmp_path / "assets"))
-            for argument in arguments
-        ]
+        moved = arguments
+        for named, place in MOVED.items():
+            moved = [argument.replace(named, place.format(tmp_path)) for argument in moved]
         status, out = await run(
             sys.executable, "-m", "delayed_tracker.cli", name,
             *(str(broker_conf) if argument == BROKER_CONF else argument for argument in moved),

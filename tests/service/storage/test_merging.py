@@ -61,6 +61,9 @@ class Reported:
             tracked.update(source.live)
         return tracked
 
+    async def until_logged(self):
+        pass
+
     def catalogue_fenced(self, epoch):
         self.fenced.append(epoch)
 

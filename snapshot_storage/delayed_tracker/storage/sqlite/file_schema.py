@@ -69,7 +69,7 @@ class FileSchema:
         # Immutable: SQLite neither creates nor removes a log or its index beside the file.
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-            self._require_ours(connection, path)
+            self.require_ours(connection, path)
 
     def prepare(self, connection: sqlite3.Connection, path: Path) -> None:
         """Create the tables in an empty file, or verify that they are ours, and update an older format.
@@ -78,11 +78,7 @@ class FileSchema:
             StorageFormatUnsupported: another program's database, or one of a newer format.
             StorageUnavailable: the file system cannot hold a write-ahead log.
         """
-        is_empty, version = self._require_ours(connection, path)
-        if version > self.format_version:
-            raise StorageFormatUnsupported(
-                f"{path} has storage format {version}, this program reads up to {self.format_version}; use a newer program"
-            )
+        is_empty, version = self.require_ours(connection, path)
         if is_empty:
             # Freed pages can return to the file system. This must be set before the first page, and so must the page
             # size.
@@ -108,8 +104,12 @@ class FileSchema:
         connection.execute(f"PRAGMA user_version = {self.format_version}")
         connection.execute("COMMIT")
 
-    def _require_ours(self, connection: sqlite3.Connection, path: Path) -> tuple[bool, int]:
-        """Return True if the database is empty, and its format. Raises StorageFormatUnsupported if it is not ours."""
+    def require_ours(self, connection: sqlite3.Connection, path: Path) -> tuple[bool, int]:
+        """Return True if the database is empty, and its format.
+
+        Raises:
+            StorageFormatUnsupported: another program's database, or one of a newer format.
+        """
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (object_count,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -118,5 +118,9 @@ class FileSchema:
             raise StorageFormatUnsupported(
                 f"{path} is a database of another program (application id {application_id:#x}); give the storage a path of "
                 "its own"
+            )
+        if version > self.format_version:
+            raise StorageFormatUnsupported(
+                f"{path} has storage format {version}, this program reads up to {self.format_version}; use a newer program"
             )
         return is_empty, version

@@ -8,9 +8,11 @@ The locks belong to open files, not to a process, so that one process cannot ope
 file stays when the storage is closed: removing it would let two openers lock two files of the same name.
 """
 
+import contextlib
 import fcntl
 import os
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Self
 
@@ -100,3 +102,27 @@ class FileLock:
         with self._held_guard:
             self._held.discard(self.file_id)
             os.close(self._descriptor)
+
+
+@contextlib.contextmanager
+def locked(path: Path, verify: Callable[[Path], None] | None = None) -> Iterator[None]:
+    """Keep other openers out of a storage path and of the file that has it now, if any.
+
+    Args:
+        path: of the storage.
+        verify: called with the path of a file that there is; if it raises, no new lock file is left beside the file.
+    Raises:
+        StorageInUse: it is open.
+        OSError: a lock file cannot be created, or the file system has no locks.
+    """
+    with contextlib.ExitStack() as undo:
+        # A running service has both locks; the error of the lock file names its process.
+        if lock_path_of(path).exists():
+            undo.callback(lock_path(path).release)
+        if path.exists():
+            undo.callback(FileLock.acquire(path).release)
+            if verify is not None:
+                verify(path)
+        if not lock_path_of(path).exists():
+            undo.callback(lock_path(path).release)
+        yield

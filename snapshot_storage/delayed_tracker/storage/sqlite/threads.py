@@ -91,7 +91,7 @@ def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("COMMIT")
 
 
-def _ensure_directory(path: Path) -> None:
+def ensure_directory(path: Path) -> None:
     """Create the file's directory, durably, if only that level is missing: more missing levels mean a mistyped path."""
     directory = path.parent
     if directory.is_dir():
@@ -141,7 +141,7 @@ class SqliteThreads:
         with storage_errors(self._path), contextlib.ExitStack() as undo:
             if self._path.is_dir():
                 raise InvalidInput("sqlite path", str(self._path), "this is a directory; name a file in it")
-            _ensure_directory(self._path)
+            ensure_directory(self._path)
             undo.callback(self._release)
             # The file is read only under its lock: closing it would release the locks that SQLite has on it in the same
             # process. No lock file is written beside a file of another program.

@@ -341,6 +341,7 @@ SHELL_COUNTERS: Final = {
         "orphans_swept": "Snapshots in no catalogue that a recovery deleted.",
         "orphans_left": "Snapshots in no catalogue that could not be deleted.",
         "checkpoints_failed": "Closes that could not record what was consumed.",
+        "log_records_corrupt": "Records of the add log that were gone, failed their checksum or did not decode.",
         "snapshots_missing": "Catalogued snapshots that were gone.",
         "snapshots_corrupt": "Snapshots that failed their checksum or did not decode.",
         "summaries_unreadable": "Catalogue summaries that did not decode.",

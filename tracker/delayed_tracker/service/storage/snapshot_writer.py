@@ -75,6 +75,11 @@ class Consumption:
     mark: LogMark | None = None
     """What the catalogue contains of the add log, once it has learnt of this state."""
 
+    @property
+    def is_empty(self) -> bool:
+        """True if the catalogue has nothing to learn."""
+        return not self.remaining and not self.gone and self.mark is None
+
 
 def checkpointed(entries: Sequence[CatalogueEntry], remaining: Mapping[int, PositionBitmap]) -> Checkpoint:
     """Return the changes that a close must record.
@@ -197,15 +202,16 @@ class SnapshotWriter(Publication):
         It is tried once. A failure is logged and counted: without an add log, these positions are delivered again.
 
         Args:
-            look: returns the state to record. It is called when no other write to the catalogue is under way.
+            look: returns the state to record. It is called again when no other write to the catalogue is under way.
         Returns: the recorded state; None if that failed.
         """
+        consumption = look()
+        if consumption.is_empty:
+            return consumption
         try:
             async with self.catalogue_lock:
                 consumption = look()
                 gone, mark = consumption.gone, consumption.mark
-                if not consumption.remaining and not gone and mark is None:
-                    return consumption
                 await self._results.until_logged()
                 known = await self._storage.list(*self._tracker)
                 checkpoint = await self._access.offload(checkpointed, known.entries, consumption.remaining)
