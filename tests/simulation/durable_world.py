@@ -25,6 +25,22 @@ WINDOW = 15
 BATCH_MAX = 20
 
 
+class SharedByProcesses:
+    """A storage that several registries of one world use: none of them starts or closes it."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    async def start(self):
+        pass
+
+    async def close(self):
+        pass
+
+
 class DurableWorld(World):
     def __init__(self, seed):
         super().__init__(seed, TrackerKind.BUCKET)
@@ -35,7 +51,10 @@ class DurableWorld(World):
         """True if the dispatcher sends claims and offers again what lies above the claim; else it never does."""
         self.answered = set()  # offered, and the answer has arrived
         self.once_answered = set()
+        self.close_count = 0
+        self.fenced = []  # processes that have lost the tracker to another one, with their host and epoch
         self.offer_counts = Counter()
+        self.offer_number, self.last_offer = 0, {}
         self.move_count, self.last_move = 0, {}
         self.cancelled = set()
         self.calls = set()  # tasks of calls that wait for their answers
@@ -50,17 +69,38 @@ class DurableWorld(World):
 
     async def start(self):
         self.registry = make_registry(
-            self.storage,
+            SharedByProcesses(self.storage),
             self.clock,
             limits=self.limits,
             service_limits=self.service_limits,
-            seed=self.seed,
-            add_log=self.log,
+            seed=self.random.randrange(2**32),
+            add_log=SharedByProcesses(self.log),
         )
         self.metrics = ServiceMetrics(self.registry, version="1")
         self.calm_down()
         await self.registry.start()
         await self.open()
+
+    async def run(self, step_count):
+        await self.storage.inner.start()
+        await self.log.inner.start()
+        await super().run(step_count)
+
+    async def take_over(self):
+        """Let another process open the tracker. The first one does not know, and goes on until it is fenced."""
+        self.note("take over")
+        self.fenced.append((self.registry, self.host, self.epoch))
+        self.count_effects()
+        self.close_count += 1
+        self.came_again.clear()
+        await self.start()
+
+    def offer_to_fenced(self):
+        """Offer to the process that lost the tracker: it must not answer, unless the new owner has what it answered."""
+        unknown = sorted(self.deadlines.keys() - self.answered - self.acked)
+        if self.fenced and unknown:
+            _, host, epoch = self.random.choice(self.fenced)
+            self.call(self._offer_to, host, epoch, unknown[:5])
 
     async def open(self):
         while True:
@@ -94,9 +134,10 @@ class DurableWorld(World):
         self.note("crash", self.registry.log.unwritten_removed_count)
         self.crash_count += 1
         self.count_effects()
-        for host in self.registry.hosts():
-            host._gate.state = HostState.CLOSED
-            host._gate._load_share.stop_waiting()
+        for registry in [self.registry, *(registry for registry, _, _ in self.fenced)]:
+            for host in registry.hosts():
+                host._gate.state = HostState.CLOSED
+                host._gate._load_share.stop_waiting()
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in tasks:
                 task.cancel()
@@ -105,8 +146,7 @@ class DurableWorld(World):
         self.calls.clear()
         self.came_again.clear()
         self.clock = ManualClock(self.clock.now_ms() + self.random.randrange(3_000))
-        await self.storage.inner.close()
-        await self.log.inner.close()
+        self.fenced.clear()
         await self.start()
 
     # -- the dispatcher ----------------------------------------------------------------------------------------------
@@ -128,8 +168,13 @@ class DurableWorld(World):
         self.call(self._offer, list(positions))
 
     async def _offer(self, positions):
-        host, epoch = self.host, self.epoch
+        await self._offer_to(self.host, self.epoch, positions)
+
+    async def _offer_to(self, host, epoch, positions):
         claim = self.claim() if self.claims else None
+        self.offer_number += 1
+        number = self.offer_number
+        self.last_offer.update(dict.fromkeys(positions, number))
         self.answered.difference_update(positions)
         self.offer_counts.update(positions)
         rows = [(self.deadlines[position], *position) for position in positions]
@@ -142,7 +187,8 @@ class DurableWorld(World):
             assert self.deadlines[position] <= cutoff_ms, f"{position} is called due too early"
             self.delivered.add(position)
             self.acked.add(position)
-        self.answered.update(positions)
+        # A later offer of the same position may have another outcome, and its answer is still to come.
+        self.answered.update(position for position in positions if self.last_offer[position] == number)
         self.once_answered.update(positions)
 
     def claim(self):
@@ -173,7 +219,7 @@ class DurableWorld(World):
         assert position not in self.cancelled, f"{position} was cancelled"
         # An offer that is repeated may come after the hand-out of the first.
         if position in self.acked and position not in self.in_doubt and self.offer_counts[position] == 1:
-            assert self.crash_count, f"{position} was acknowledged, and there was no crash"
+            assert self.crash_count or self.close_count, f"{position} was acknowledged, and there was no crash"
             self.came_again.add(position)
 
     async def poll(self):
@@ -301,6 +347,9 @@ class DurableWorld(World):
 
     async def close_and_open(self):
         self.note("close")
+        # If the log cannot be written now, the end of the process is as a crash.
+        self.close_count += 1
+        self.came_again.clear()
         await self._finished(self.registry.close_tracker(KEY, self.epoch))
         await self.open()
 
@@ -318,6 +367,10 @@ class DurableWorld(World):
     async def step(self):
         if self.random.random() < 0.03:
             self.cancel()
+        if self.random.random() < 0.02:
+            self.offer_to_fenced()
+        if self.random.random() < 0.01:
+            await self.take_over()
         # A crash comes at any await: between two turns of the event loop.
         if self.random.random() < 0.02:
             for _ in range(self.random.randrange(12)):
@@ -339,4 +392,6 @@ class DurableWorld(World):
         while self.answered | self.acked != self.deadlines.keys():
             await elapse(self.clock, 20_000)
             self.offer_again()
+        for registry, _, _ in self.fenced:
+            await self._finished(registry.close())
         await super().end()

@@ -13,7 +13,7 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 WALL_CHECK_MS = 1_000
 
@@ -107,6 +107,10 @@ class SystemClock:
         return asyncio.get_running_loop().call_later(delay_ms / 1_000, callback)
 
 
+_ROUNDING_MS: Final = 1e-6
+"""A sum of fractions of milliseconds may lie this far beside the time of a timer."""
+
+
 class _ManualTimer:
     __slots__ = ("callback",)
 
@@ -175,7 +179,7 @@ class ManualClock:
         due = [
             heap
             for heap, reached in ((self._at, self.now_ms()), (self._after, self._elapsed_ms))
-            if heap and heap[0][0] <= reached
+            if heap and heap[0][0] <= reached + _ROUNDING_MS
         ]
         _, _, timer = heapq.heappop(min(due, key=lambda heap: heap[0][1]))
         callback, timer.callback = timer.callback, None
