@@ -12,6 +12,7 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Positi
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.clock import ManualClock, pause
+from delayed_tracker.service.errors import Fenced
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.trackers.gate import HostState
@@ -335,6 +336,38 @@ class DurableWorld(World):
         self.answered.update(self.cleared)
         self.delivered.update(self.cleared)
 
+    async def reset(self):
+        """Move the cursor back: everything above it is offered again, and no claim of before counts."""
+        position = self.random.choice([BEFORE_ALL, *sorted(self.deadlines)]) if self.deadlines else BEFORE_ALL
+        for task in list(self.calls):
+            task.cancel()
+        if self.random.random() < 0.3:
+            await self._finished(self.registry.close_tracker(KEY, self.epoch))
+        self.note("reset", position)
+        while True:
+            try:
+                await self._finished(self.registry.clear(KEY, self.epoch, reset_to=position))
+                break
+            except StorageError:
+                self.calm_down()
+            except Fenced:
+                break  # an attempt whose answer was lost was applied
+        for poll in self.polls:
+            poll.cancel()
+        await settle()
+        below = {other for other in self.deadlines if other <= position}
+        self.mark_delete = position
+        for known in (self.acked, self.delivered, self.answered, self.once_answered, self.cleared):
+            known &= below
+        for known in (self.acked, self.delivered, self.answered, self.cleared):
+            known |= below
+        self.cancelled.clear()
+        self.in_doubt.clear()
+        self.not_before.clear()
+        self.came_again.clear()
+        self.offer_counts.clear()
+        await self.open()
+
     async def import_rebuilt(self):
         for task in list(self.calls):
             task.cancel()
@@ -371,6 +404,8 @@ class DurableWorld(World):
             self.offer_to_fenced()
         if self.random.random() < 0.01:
             await self.take_over()
+        if self.random.random() < 0.006:
+            await self.reset()
         # A crash comes at any await: between two turns of the event loop.
         if self.random.random() < 0.02:
             for _ in range(self.random.randrange(12)):

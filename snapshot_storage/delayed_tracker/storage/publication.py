@@ -123,7 +123,8 @@ class Publication:
             epoch: under which the snapshots were made; the write is refused if the catalogue has a newer one.
 
         Raises:
-            SnapshotConflict: the catalogue has a newer epoch; nothing changed, and the new snapshots are deleted.
+            SnapshotConflict: the catalogue has a newer epoch; nothing changed, and the new snapshots are deleted. Or an
+                attempt whose answer was lost was applied before that epoch: then they belong to the new owner.
             StorageError: the write failed or its answer was lost; it is undone now or with the next write.
         """
         ids = [entry.bucket_id for entry in entries]
@@ -131,12 +132,21 @@ class Publication:
             await self.replace(remove=[*remove, *ids], add=entries, epoch=epoch)
         except SnapshotConflict as error:
             self.fenced(epoch, error)
-            await self.delete(ids)
+            await self._delete_unnamed(ids)
             raise
         except StorageError:
             # The write may have been applied despite the error.
             await self.undo(ids, replaced)
             raise
+
+    async def _delete_unnamed(self, bucket_ids: Sequence[int]) -> None:
+        """Delete snapshots of a fenced writer, but not those that the new owner found in the catalogue."""
+        try:
+            state = await self.attempt(lambda: self._storage.list(*self._tracker))
+        except StorageError:
+            return  # the next recovery sweeps those that are orphans
+        named = {entry.bucket_id for entry in state.entries}.union(state.corrupt)
+        await self.delete([bucket_id for bucket_id in bucket_ids if bucket_id not in named])
 
     def fenced(self, epoch: int, error: SnapshotConflict) -> None:
         """Note that the catalogue refused this epoch, before anything is deleted; a subclass may report it."""
