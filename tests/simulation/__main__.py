@@ -11,7 +11,9 @@ import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.simulation.history import STEP_COUNT, run_history
+from tests.simulation.mutations import mutate
+
+STEP_COUNT = 100
 
 CHUNK = 10
 FAILURES_SHOWN = 5
@@ -19,6 +21,8 @@ FAILURES_SHOWN = 5
 
 def run_chunk(first, count, step_count):
     """Run histories one after the other; return the seeds that failed with what they print, and what came again."""
+    from tests.simulation.history import run_history  # noqa: PLC0415  # a mutation comes before the code is imported
+
     failures, crash_count, came_again_max = [], 0, 0
     for seed in range(first, first + count):
         try:
@@ -31,12 +35,26 @@ def run_chunk(first, count, step_count):
     return failures, crash_count, came_again_max
 
 
+def until_failure(first, count, step_count):
+    """Run histories one after the other until one fails; return the exit code."""
+    for seed in range(first, first + count):
+        failures, _, _ = run_chunk(seed, 1, step_count)
+        if failures:
+            print(f"seed {seed} failed:\n{failures[0][1]}")
+            return 1
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=300, help="number of histories (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="first seed (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=STEP_COUNT, help="steps of each history (default: %(default)s)")
+    parser.add_argument("--mutation", type=int, help="put this defect into the code, and end at the first failure")
     given = parser.parse_args()
+    if given.mutation is not None:
+        mutate(given.mutation)
+        sys.exit(until_failure(given.first, given.seeds, given.steps))
     begun = time.monotonic()
     failures, crash_count, came_again_max, done = [], 0, 0, 0
     with ProcessPoolExecutor(os.cpu_count()) as pool:

@@ -1,0 +1,281 @@
+"""Defects put into the code as it is imported, one at a time: the simulation must find each of them.
+
+``python -m tests.simulation.mutations`` tries all of them and prints how many seeds each took.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.machinery import PathFinder, SourceFileLoader
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SEEDS_MAX = 1_000
+CORE = "tracker/delayed_tracker/core"
+SERVICE = "tracker/delayed_tracker/service"
+STORAGE = "snapshot_storage/delayed_tracker/storage"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A passage of a file, which occurs once in it, and what stands there instead."""
+
+    name: str
+    path: str
+    passage: str
+    instead: str
+
+
+MUTATIONS = (
+    Mutation(
+        "skip the check of an older epoch",
+        f"{STORAGE}/protocol.py",
+        "    if epoch < epoch_now:\n",
+        "    if epoch < 0:\n",
+    ),
+    Mutation(
+        "skip the check of another writer",
+        f"{STORAGE}/protocol.py",
+        "    if epoch == epoch_now and writer and",
+        "    if False and writer and",
+    ),
+    Mutation(
+        "answer before the commit",
+        f"{SERVICE}/trackers/host.py",
+        "            await self._gate.until_logged(self._gate.log.waited_number)\n",
+        "            pass\n",
+    ),
+    Mutation(
+        "cut the log before the catalogue contains its records",
+        f"{SERVICE}/trackers/host.py",
+        "            recorded = await self._gate.runner.writer.record_consumed(look)\n",
+        "            await self._gate.cut_log(look().mark.number)\n"
+        "            recorded = await self._gate.runner.writer.record_consumed(look)\n",
+    ),
+    Mutation(
+        "cut all of the log at a checkpoint",
+        f"{SERVICE}/trackers/host.py",
+        "            mark = LogMark(core.contained_through(), core.offered_through)\n",
+        "            mark = LogMark(core.last_change, core.offered_through)\n",
+    ),
+    Mutation(
+        "delete a snapshot before the catalogue has dropped it",
+        f"{SERVICE}/storage/runner.py",
+        "                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, mark=mark)\n",
+        "                for bucket_id in effect.bucket_ids:\n"
+        "                    await self._try_to_delete(bucket_id)\n"
+        "                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, mark=mark)\n",
+    ),
+    Mutation(
+        "let the catalogue forget what the log does not have yet",
+        f"{SERVICE}/storage/snapshot_writer.py",
+        "        await self._results.until_logged()\n        await super().replace(",
+        "        await super().replace(",
+    ),
+    Mutation(
+        "record consumed positions that the log does not have yet",
+        f"{SERVICE}/storage/snapshot_writer.py",
+        "                await self._results.until_logged()\n                known",
+        "                known",
+    ),
+    Mutation(
+        "delete the snapshots of a fenced writer although the catalogue names them",
+        f"{STORAGE}/publication.py",
+        "for bucket_id in bucket_ids if bucket_id not in named])",
+        "for bucket_id in bucket_ids])",
+    ),
+    Mutation(
+        "keep the claim at a clear",
+        f"{CORE}/core.py",
+        "        state.offered_through = BEFORE_ALL\n        state.counters.cleared",
+        "        state.counters.cleared",
+    ),
+    Mutation(
+        "keep the log at a clear",
+        f"{CORE}/engine/lifecycle.py",
+        "void_through=None if journal is None else journal.last_number)",
+        "void_through=None)",
+    ),
+    Mutation(
+        "keep the log at a clear of a tracker that is not loaded",
+        f"{SERVICE}/storage/recovery.py",
+        "        void_through = 0 if extent is None else max(extent.last_number, state.log_mark.number)\n",
+        "        void_through = 0\n",
+    ),
+    Mutation(
+        "do not log a cancel",
+        f"{CORE}/core.py",
+        "            state.note(Removed(positions.take(tracked)))\n",
+        "",
+    ),
+    Mutation(
+        "do not log an acknowledgement of a whole lease",
+        f"{CORE}/core.py",
+        "            self._state.note(Removed(positions))\n",
+        "",
+    ),
+    Mutation(
+        "do not log a hand-off",
+        f"{CORE}/core.py",
+        "                state.note(Removed(indexes.positions))\n",
+        "                pass\n",
+    ),
+    Mutation(
+        "do not log a new deadline",
+        f"{CORE}/core.py",
+        "        state.note(Rescheduled(moved))\n",
+        "",
+    ),
+    Mutation(
+        "do not log a position that is answered as due",
+        f"{CORE}/core.py",
+        "            self._state.note(Removed(indexes.take(refused).positions))\n",
+        "",
+    ),
+    Mutation(
+        "forget that late positions are in memory only",
+        f"{CORE}/engine/lifecycle.py",
+        "for bucket in (state.mutable, state.late, *self._stores.values(), *retrying)",
+        "for bucket in (state.mutable, *self._stores.values(), *retrying)",
+    ),
+    Mutation(
+        "forget that a bucket is still being stored",
+        f"{CORE}/engine/lifecycle.py",
+        "for bucket in (state.mutable, state.late, *self._stores.values(), *retrying)",
+        "for bucket in (state.mutable, state.late, *retrying)",
+    ),
+    Mutation(
+        "forget that a bucket waits to be stored again",
+        f"{CORE}/engine/lifecycle.py",
+        "for bucket in (state.mutable, state.late, *self._stores.values(), *retrying)",
+        "for bucket in (state.mutable, state.late, *self._stores.values())",
+    ),
+    Mutation(
+        "apply a new deadline beside the old one",
+        f"{CORE}/engine/replaying.py",
+        "            _forget(state, lifecycle, change.indexes.positions)\n            _track",
+        "            _track",
+    ),
+    Mutation(
+        "skip what is due at a recovery",
+        f"{SERVICE}/storage/recovery.py",
+        "        cutoff_ms = None if self._access.logs_changes else limits",
+        "        cutoff_ms = limits",
+    ),
+    Mutation(
+        "read the catalogue before the older owner is fenced",
+        f"{SERVICE}/storage/recovery.py",
+        "        return await self._attempt(lambda: self._storage.list(*self._key)), extent\n",
+        "        return state, extent\n",
+    ),
+    Mutation(
+        "forget the records of a commit that failed",
+        f"{SERVICE}/storage/log_writer.py",
+        "        self._waiting = dict.fromkeys(trackers) | self._waiting\n",
+        "",
+    ),
+    Mutation(
+        "leave the consumption window open",
+        f"{SERVICE}/storage/log_writer.py",
+        "        if self.unwritten_removed_count >= self.limits.consumption_window_positions:\n            return True\n",
+        "        return False\n",
+    ),
+    Mutation(
+        "answer every call at the next commit",
+        f"{SERVICE}/storage/tracker_log.py",
+        "        self._wake(lambda number: number <= through, None)\n",
+        "        self._wake(lambda number: True, None)\n",
+    ),
+    Mutation(
+        "take an older seal for the newer deadline",
+        f"{CORE}/rules/recovery.py",
+        "        return (0, -bucket.seal_number, -bucket.bucket_id)\n",
+        "        return (0, bucket.seal_number, bucket.bucket_id)\n",
+    ),
+    Mutation(
+        "drop the wake-ups of leases and retries",
+        f"{SERVICE}/trackers/gate.py",
+        "        self._shared.timers.arm(self, Wakeup(when_ms, elapsed_ms))\n",
+        "        self._shared.timers.arm(self, Wakeup(when_ms, None))\n",
+    ),
+)
+
+
+class Mutated(SourceFileLoader):
+    """Loads the module of a mutation from its file, with the passage changed; the file stays as it is."""
+
+    def __init__(self, fullname, path, mutation):
+        super().__init__(fullname, path)
+        self._mutation = mutation
+
+    def get_code(self, fullname):
+        return self.source_to_code(self.get_data(self.get_filename(fullname)), self.get_filename(fullname))
+
+    def get_data(self, path):
+        text = super().get_data(path).decode()
+        mutation = self._mutation
+        count = text.count(mutation.passage)
+        assert count == 1, f"{mutation.name}: the passage occurs {count} times"
+        return text.replace(mutation.passage, mutation.instead).encode()
+
+
+class MutatingFinder(PathFinder):
+    """Finds modules as Python does, and lets :class:`Mutated` load the one that a mutation changes."""
+
+    def __init__(self, mutation):
+        self._mutation = mutation
+
+    def find_spec(self, fullname, path=None, target=None):
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin != str(ROOT / self._mutation.path):
+            return None
+        spec.loader = Mutated(fullname, spec.origin, self._mutation)
+        return spec
+
+
+def mutate(number):
+    """Let this process import the code with one defect; before anything of the code is imported."""
+    sys.meta_path.insert(0, MutatingFinder(MUTATIONS[number]))
+
+
+def seeds_taken(mutation, seeds_max=SEEDS_MAX):
+    """Return the number of seeds after which the simulation finds a defect, and what it says; None if it does not."""
+    number = MUTATIONS.index(mutation)
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", f"--mutation={number}", f"--seeds={seeds_max}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.search(r"^seed (\d+) failed", run.stdout, re.MULTILINE)
+    if found is None:
+        assert run.returncode == 0, run.stderr[-2_000:]
+        return None
+    said = re.findall(r"^\w*(?:Error|Violation|Failed)\w*:? ?.*$", run.stdout, re.MULTILINE)
+    return int(found[1]) + 1, said[0][:100] if said else ""
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations")
+    parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="seeds for each (default: %(default)s)")
+    parser.add_argument("--only", default="", help="only mutations whose name contains this")
+    given = parser.parse_args()
+    chosen = [mutation for mutation in MUTATIONS if given.only in mutation.name]
+    missed = 0
+    print("| defect | seeds | found as |\n| --- | ---: | --- |")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        taken = pool.map(lambda mutation: seeds_taken(mutation, given.seeds), chosen)
+        for mutation, found in zip(chosen, taken, strict=True):
+            missed += found is None
+            seeds, said = found or ("not found", "")
+            print(f"| {mutation.name} | {seeds} | {said} |", flush=True)
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
