@@ -82,6 +82,11 @@ class LogWriter:
         self.committed: Callable[[TrackerLog], None] = lambda _log: None
         """Called for each tracker whose records became durable."""
 
+    @property
+    def is_broken(self) -> bool:
+        """True if nothing is written until the service is restarted."""
+        return isinstance(self.failure, LogBroken)
+
     # -- bounds ------------------------------------------------------------------------------------------------------
 
     def require_room(self) -> None:
@@ -161,11 +166,19 @@ class LogWriter:
             self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        if self._task is task:  # cancelled before it ran
+            self._task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             task.get_loop().call_exception_handler({"message": "the writer of the add log failed", "exception": error})
 
     async def _write(self) -> None:
+        try:
+            await self._write_all()
+        finally:
+            # In the same step as the last look at what waits: what comes later must begin a commit of its own.
+            self._task = None
+
+    async def _write_all(self) -> None:
         backoff_ms = float(self.limits.storage_backoff_ms)
         while self._waiting:
             batch, parts = self._batch()
@@ -275,4 +288,3 @@ class LogWriter:
             await asyncio.wait([self._task])
         if self._window_timer is not None:
             self._window_timer.cancel()
-
