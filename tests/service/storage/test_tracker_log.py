@@ -105,5 +105,6 @@ async def test_a_caller_that_goes_away_leaves_no_wait(log):
     await settle()
     waiting.cancel()
     await asyncio.wait([waiting])
+    assert not log._waiters
     log.written(1)
     assert log.durable_number == 1
