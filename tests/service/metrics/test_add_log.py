@@ -1,5 +1,7 @@
 """Metrics of the add log, the measurement of its calls, and what the service says of itself while it fails."""
 
+import asyncio
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -49,7 +51,9 @@ async def registry(storage, clock, log):
     await registry.start()
     yield registry
     log.plan = FaultPlan()
-    await registry.close()
+    closing = asyncio.create_task(registry.close())
+    await elapse(clock, 10_000)  # a commit that failed pauses before it is repeated
+    await closing
 
 
 async def opened(registry):

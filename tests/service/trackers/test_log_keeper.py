@@ -73,7 +73,7 @@ async def test_consumed_records_are_cut_when_they_have_grown(make, clock, log):
 
 
 async def test_needed_records_are_not_cut_however_large(make, clock, log):
-    """What is in memory only stays in the log."""
+    """Records of indexes that are only in memory stay in the log."""
     registry = await make()
     host, opened = await open_tracker(registry)
     ledger = 0
