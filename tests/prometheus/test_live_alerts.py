@@ -15,6 +15,7 @@ from tests.integration.harness.dispatcher import now_ms
 from tests.prometheus.binaries import find_program
 from tests.prometheus.live import Service, eventually, prometheus, scaled_rules, textfile_exporter
 from tests.prometheus.queries import RULES
+from tests.service.harness.shell import ControlledStorage, Gate
 
 pytestmark = [pytest.mark.slow, pytest.mark.deep, pytest.mark.timeout(900)]
 
@@ -104,19 +105,14 @@ async def unstored(service: Service, session: TrackerSession, over: asyncio.Even
 
 async def slow_merges(service: Service, session: TrackerSession, over: asyncio.Event) -> None:
     """Store and catalogue two buckets; the merge that is then due cannot read them."""
-    release, stores = asyncio.Event(), iter(range(4))
-
-    async def until_released(_seconds: float) -> None:
-        if next(stores, None) is None:
-            await release.wait()
-
-    service.storage._sleep = until_released
-    service.storage.plan = FaultPlan(latency_ms=1)
+    controlled = ControlledStorage(service.storage.inner)
+    controlled.before["get_bucket_snapshot_segments"] = Gate()
+    service.storage.inner = controlled
     for ledger in range(3):
         await session.add_columns([now_ms() + HOUR_MS], [ledger], [0])
     await over.wait()
-    release.set()
-    service.storage.plan = FaultPlan()
+    controlled.before.clear()
+    controlled.open_gates()
     await session.clear()
 
 
