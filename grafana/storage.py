@@ -30,6 +30,7 @@ def storage() -> builders.Dashboard:
         *service_choices(),
     )
     _calls(made)
+    _log(made)
     _buckets(made)
     _recovery(made)
     return made
@@ -75,6 +76,84 @@ def _calls(made: builders.Dashboard) -> None:
             "The bytes of all snapshots in catalogues.",
             "bytes",
             Query(total("delayed_tracker_snapshot_bytes"), "snapshots"),
+        ),
+    )
+
+
+def _log(made: builders.Dashboard) -> None:
+    log = "delayed_tracker_log"
+    add_row(
+        made,
+        "Add log",
+        graph(
+            "Records",
+            "Bytes in the log, and how many there may be. From half of the limit on, trackers are sealed so that it shrinks.",
+            "bytes",
+            Query(total(f"{log}_bytes"), "records"),
+            Query(total(f"{log}_bytes_max"), "limit"),
+        ),
+        graph(
+            "Waiting to be written",
+            "Bytes in memory, and how many there may be. They grow while commits fail or are slow.",
+            "bytes",
+            Query(total(f"{log}_pending_bytes"), "waiting"),
+            Query(total(f"{log}_pending_bytes_max"), "limit"),
+        ),
+        graph(
+            "Commits and records",
+            "Each second; many records share a commit. Checkpoints are what makes the log shorter.",
+            "cps",
+            Query(rate(f"{log}_commits_total"), "commits"),
+            Query(rate(f"{log}_records_total"), "records"),
+            Query(rate(f"{log}_commits_failed_total"), "failed commits"),
+            Query(rate(f"{log}_checkpoints_total"), "checkpoints"),
+        ),
+        graph(
+            "Time of commits",
+            "An add waits for one commit, or for two if one is under way.",
+            "s",
+            *(
+                Query(
+                    quantile(
+                        share,
+                        "delayed_tracker_storage_operation_duration_seconds",
+                        selector=SERVICE + ',operation="log_append"',
+                    ),
+                    f"p{share * 100:g}",
+                )
+                for share in (0.5, 0.99)
+            ),
+        ),
+        graph(
+            "Consumed and not written",
+            "Positions that a crash would hand out again, and the window: at its limit acknowledgements wait.",
+            "short",
+            Query(total("delayed_tracker_unwritten_consumed_positions"), "positions"),
+            Query(total("delayed_tracker_unwritten_consumed_positions_max"), "limit"),
+        ),
+        number(
+            "Failing",
+            "Services whose commits fail now: look at the disk.",
+            "short",
+            Query(total(f"{log}_failing")),
+            width=6,
+            red_from=1,
+        ),
+        number(
+            "Broken",
+            "Services with a failed fsync: check the disk, then restart them.",
+            "short",
+            Query(total(f"{log}_broken")),
+            width=6,
+            red_from=1,
+        ),
+        number(
+            "Records lost",
+            "Damaged or missing when a tracker was recovered; dispatchers were asked to offer everything again.",
+            "short",
+            Query(total(f"{log}_records_corrupt_total")),
+            width=6,
+            red_from=1,
         ),
     )
 

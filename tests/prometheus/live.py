@@ -15,6 +15,7 @@ import yaml
 
 from delayed_tracker.service.server import BoundAddresses, TrackerServer
 from delayed_tracker.storage.testing.faulty import FaultyStorage
+from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
 from tests.repository.project_tree import ROOT
 from tests.service.harness.settings import settings_of
 
@@ -65,6 +66,11 @@ class Service:
     def storage(self) -> FaultyStorage:
         """Storage of the service; its plan can be replaced."""
         return self.server._storage.inner
+
+    @property
+    def add_log(self) -> FaultyAddLog:
+        """Add log of the service; its plan can be replaced."""
+        return self.server._add_log.inner
 
     async def start(self) -> None:
         """Start it, at its former addresses if it was stopped."""

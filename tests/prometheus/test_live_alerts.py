@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from delayed_tracker.client import ClientSettings, DelayedTrackerClient, TrackerSession
+from delayed_tracker.storage.errors import LogBroken
 from delayed_tracker.storage.testing.faulty import FaultPlan
 from tests.integration.harness.dispatcher import now_ms
 from tests.prometheus.binaries import find_program
 from tests.prometheus.live import Service, eventually, prometheus, scaled_rules, textfile_exporter
 from tests.prometheus.queries import RULES
+from tests.service.harness.shell import ControlledStorage, Gate
 
 pytestmark = [pytest.mark.slow, pytest.mark.deep, pytest.mark.timeout(900)]
 
@@ -102,19 +105,14 @@ async def unstored(service: Service, session: TrackerSession, over: asyncio.Even
 
 async def slow_merges(service: Service, session: TrackerSession, over: asyncio.Event) -> None:
     """Store and catalogue two buckets; the merge that is then due cannot read them."""
-    release, stores = asyncio.Event(), iter(range(4))
-
-    async def until_released(_seconds: float) -> None:
-        if next(stores, None) is None:
-            await release.wait()
-
-    service.storage._sleep = until_released
-    service.storage.plan = FaultPlan(latency_ms=1)
+    controlled = ControlledStorage(service.storage.inner)
+    controlled.before["get_bucket_snapshot_segments"] = Gate()
+    service.storage.inner = controlled
     for ledger in range(3):
         await session.add_columns([now_ms() + HOUR_MS], [ledger], [0])
     await over.wait()
-    release.set()
-    service.storage.plan = FaultPlan()
+    controlled.before.clear()
+    controlled.open_gates()
     await session.clear()
 
 
@@ -154,6 +152,47 @@ async def no_space(service: Service, _session: TrackerSession, over: asyncio.Eve
     service.storage.plan = FaultPlan(free_bytes=FULL)
 
 
+async def log_fails(service: Service, session: TrackerSession, over: asyncio.Event) -> None:
+    """Make every commit to the add log fail while an add waits for one."""
+    service.add_log.plan = FaultPlan(error_before=1.0)
+    adding = asyncio.ensure_future(session.add_columns([now_ms() + HOUR_MS], [1], [0]))
+    await over.wait()
+    service.add_log.plan = FaultPlan()
+    await asyncio.gather(adding, return_exceptions=True)
+    await session.clear()
+
+
+async def log_breaks(service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
+    """Set the error of a failed fsync itself, because the file system makes none; then restart."""
+    log = service.server.trackers.log
+    assert log is not None
+    log.failure = LogBroken("as after a failed fsync")
+    await over.wait()
+    await service.stop()
+    await service.start()
+
+
+async def log_fills(service: Service, session: TrackerSession, over: asyncio.Event) -> None:
+    """Lower the limit to just above what the log has, while no snapshot is stored."""
+    release = asyncio.Event()
+
+    async def until_released(_seconds: float) -> None:
+        await release.wait()
+
+    service.storage._sleep = until_released
+    service.storage.plan = FaultPlan(latency_ms=1)
+    await session.add_columns([now_ms() + HOUR_MS] * 100, [1] * 100, range(100))
+    log = service.server.trackers.log
+    assert log is not None
+    before = replace(log.limits)
+    log.limits.adopt(replace(before, add_log_bytes_max=log.log_bytes * 11 // 10))
+    await over.wait()
+    log.limits.adopt(before)
+    release.set()
+    service.storage.plan = FaultPlan()
+    await session.clear()
+
+
 EXPECTED: dict[str, tuple[Fault, set[str]]] = {
     "well": (well, set()),
     "stopped": (stopped, {"DelayedTrackerDown"}),
@@ -164,12 +203,15 @@ EXPECTED: dict[str, tuple[Fault, set[str]]] = {
     "slow merges": (slow_merges, {"DelayedTrackerMergeBacklog"}),
     "unacknowledged": (unacknowledged, {"DelayedTrackerLeasesExpire"}),
     "slow recovery": (slow_recovery, {"DelayedTrackerRecoveryLong"}),
+    "log fails": (log_fails, {"DelayedTrackerLogFailing"}),
+    "log breaks": (log_breaks, {"DelayedTrackerLogBroken"}),
+    "log fills": (log_fills, {"DelayedTrackerLogFilling"}),
     "no space": (no_space, {"DelayedTrackerStorageFilling"}),
 }
 
 
 async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path):
-    """Ten services run at once, nine of them with a fault; then all faults are repaired."""
+    """All services run at once, each but one with a fault; then all faults are repaired."""
     program = find_program("prometheus")
     services = {
         name: Service(tmp_path, name.replace(" ", "-"), strict=True, **BUCKETS.get(name, {})) for name in EXPECTED

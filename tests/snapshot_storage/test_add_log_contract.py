@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from delayed_tracker.service.clock import SystemClock
+from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
 from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.add_log_registry import open_add_log
 from delayed_tracker.storage.memory_log import MemoryAddLog
@@ -31,7 +33,14 @@ def _faulty_sqlite(directory) -> LogFactory:
     return lambda name: open_add_log(f"faulty:seed=1;sqlite:{directory / name}")
 
 
-@pytest.fixture(params=[_memory, _sqlite, _faulty_memory, _faulty_sqlite], ids=lambda make: make.__name__.strip("_"))
+def _measured_sqlite(directory) -> LogFactory:
+    return lambda name: MeasuredAddLog(open_add_log(f"sqlite:{directory / name}"), "sqlite", SystemClock())
+
+
+FACTORIES = [_memory, _sqlite, _faulty_memory, _faulty_sqlite, _measured_sqlite]
+
+
+@pytest.fixture(params=FACTORIES, ids=lambda make: make.__name__.strip("_"))
 def factory(request, tmp_path) -> LogFactory:
     make: Callable[..., LogFactory] = request.param
     return make(tmp_path)

@@ -61,6 +61,19 @@ async def test_ready_only_between_start_and_drain(client: httpx.AsyncClient, hea
     assert answer.json()["reason"].startswith("draining")
 
 
+async def test_degraded_is_ready_with_a_reason(client: httpx.AsyncClient, health: Health):
+    """While the storage fails, a serving service is still to be asked; before the start and in the drain it is not."""
+    reasons = ["the add log is not written"]
+    health.degradation = lambda: reasons[0]
+    assert (await client.get("/health/ready")).status_code == 503
+    await health.enter(Stage.SERVING)
+    answer = await client.get("/health/ready")
+    assert (answer.status_code, answer.json()) == (200, {"status": "degraded", "reason": "the add log is not written"})
+    reasons[0] = ""
+    answer = await client.get("/health/ready")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
+
+
 async def test_metrics_are_text_format_0_0_4(client: httpx.AsyncClient, trackers: TrackerRegistry):
     """The exposition parses, names its format, and contains the process metrics and the open trackers."""
     await trackers.open(TrackerKey("persistent://t/n/topic", "a / b % c"), owner="test", mark_delete=None)

@@ -25,11 +25,13 @@ from delayed_tracker.service.instruments.catalogue import (
     SHELL_COUNTERS,
 )
 from delayed_tracker.service.instruments.family import Kind, Origin
+from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from delayed_tracker.service.instruments.tracker_rows import COLUMNS
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.memory_log import MemoryAddLog
 from delayed_tracker.storage.protocol import StorageSpace
 from tests.service.harness.shell import KEY, OTHER, TINY, bucketful, elapse, indexes, make_registry, settle
 from tests.service.metrics.scraping import assert_balanced, exposition, label_values, parsed, scraped, summed, types
@@ -198,13 +200,16 @@ async def test_openmetrics_has_an_example_of_what_was_late(registry, clock, acce
     assert " # {" not in await exposition(registry)
 
 
-async def test_the_catalogue_is_what_is_shown(registry, clock):
+async def test_the_catalogue_is_what_is_shown(storage, clock):
     """In both formats the families and the label values are exactly those that the catalogue declares."""
+    add_log = MeasuredAddLog(MemoryAddLog(), "memory", clock)
+    registry = make_registry(storage, clock, limits=dataclasses.replace(TINY, max_num_buckets=1), add_log=add_log)
+    await registry.start()
     await _merged(registry, clock)
     storage = MeasuredStorage(MemoryStorage(), "memory", clock)
     storage.space.space = StorageSpace(used_bytes=1, free_bytes=2)
     declared = {family.name: family for family in FAMILIES}
-    text = await exposition(registry, storage=storage, cluster="east")
+    text = await exposition(registry, storage=storage, add_log=add_log, cluster="east")
     shown = {name: kind for name, kind in types(text).items() if not name.startswith(FROM_THE_LIBRARY)}
     assert shown == {name: family.kind.value for name, family in declared.items()}
     assert len(declared) == len(FAMILIES)
@@ -215,13 +220,14 @@ async def test_the_catalogue_is_what_is_shown(registry, clock):
         assert found.keys() <= family.labels.keys()
         for label, values in family.labels.items():
             assert not values or found.get(label, set()) == set(values) or name.startswith("grpc_"), (name, label)
-    body, _ = await ServiceMetrics(registry, version="1", storage=storage).scrape(OPENMETRICS)
+    body, _ = await ServiceMetrics(registry, version="1", storage=storage, add_log=add_log).scrape(OPENMETRICS)
     families = [family.name for family in openmetrics_families(body.decode())]
     ours = {name for name in families if not name.startswith(FROM_THE_LIBRARY)}
     assert ours == {
         name.removesuffix("_total") if family.kind is Kind.COUNTER and family.origin is not Origin.PULSAR else name
         for name, family in declared.items()
     }
+    await registry.close()
 
 
 def test_everything_that_is_counted_is_shown():

@@ -35,6 +35,7 @@ from delayed_tracker.service.http.connections import HttpLimits
 from delayed_tracker.service.http.edge import HttpServer, build_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
 from delayed_tracker.service.instruments.loop_lag import LoopLag
+from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from delayed_tracker.service.process.freed_memory import MemoryTrimmer, allocate_in_two_arenas, trim_of_this_process
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
@@ -52,6 +53,7 @@ from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAn
 from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
 from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.service.storage.degradation import degradation_of
 from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.add_log import AddLog
@@ -104,19 +106,20 @@ class TrackerServer:
             UnknownStorageScheme, StorageBackendMissing, InvalidInput: the storage URL names nothing that can be opened.
         """
         self.settings = settings
-        self.health = Health()
+        self.health = Health(lambda: degradation_of(self.trackers.log, self.trackers.access.failures))
         clock = clock or SystemClock()
         backend, _, _ = settings.storage.storage_url.partition(":")
         self._tracing = _tracing_of(settings)
         self._storage = MeasuredStorage(
             _storage_of(settings), backend, clock, slow_ms=settings.telemetry.slow_storage_ms, spans=self._tracing
         )
+        self._add_log = self._measured_log(backend, clock)
         self.trackers = TrackerRegistry(
             self._storage,
             settings.tracker_limits(),
             service_limits=settings.service_limits(),
             clock=clock,
-            add_log=_add_log_of(settings),
+            add_log=self._add_log,
             logs_changes=settings.storage.durable_adds,
         )
         self.trackers.calls.spans = self._tracing
@@ -150,6 +153,7 @@ class TrackerServer:
                 self.trackers,
                 version=metadata.version("delayed-tracker"),
                 storage=self._storage,
+                add_log=self._add_log,
                 cluster=self.settings.telemetry.cluster_name,
                 names=Names(self.settings.telemetry.metrics_names),
             )
@@ -188,6 +192,10 @@ class TrackerServer:
             self._http.set_client_timeout(settings.server.http_client_timeout_ms)
         if settings.telemetry.log_level != before.telemetry.log_level:
             set_log_level(settings.telemetry.log_level)
+
+    def _measured_log(self, backend: str, clock: Clock) -> MeasuredAddLog | None:
+        log, slow_ms = _add_log_of(self.settings), self.settings.telemetry.slow_storage_ms
+        return None if log is None else MeasuredAddLog(log, backend, clock, slow_ms=slow_ms, spans=self._tracing)
 
     def _connection_caps(self, *, open_count: int) -> ConnectionCaps:
         return ConnectionCaps.within(

@@ -7,7 +7,7 @@ from delayed_tracker.cli.terminal.output import instant, print_json, say, show, 
 from delayed_tracker.client import DelayedTrackerClient, TrackerStats
 
 _TIMES = frozenset({"next_delivery_at_ms", "server_time_ms"})
-_SIZES = frozenset({"snapshot_bytes", "membership_bytes", "memory_bytes"})
+_SIZES = frozenset({"snapshot_bytes", "membership_bytes", "memory_bytes", "log_bytes"})
 
 
 def stats(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:

@@ -122,6 +122,12 @@ def tracker_stats(answer: pb.GetTrackerStatsResponse) -> TrackerStats:
         merged_index_count=answer.merged_index_count,
         handed_out_count=answer.handed_out_count,
         rescheduled_count=answer.rescheduled_count,
+        log_bytes=answer.log_bytes,
+        unwritten_consumed_count=answer.unwritten_consumed_count,
+        consumption_window_positions=(
+            answer.consumption_window_positions if answer.HasField("consumption_window_positions") else None
+        ),
+        offered_through=position(answer.offered_through) if answer.HasField("offered_through") else None,
     )
 
 

@@ -57,6 +57,14 @@ class TrackerStats:
     """Positions that polls returned, leased or not; a position counts each time. Not part of the identity."""
     rescheduled_count: int
     """Positions given another deadline, by a reschedule or a nack; each time counts. Not part of the identity."""
+    log_bytes: int
+    """Bytes of the tracker's records in the add log, written or waiting; 0 without an add log."""
+    unwritten_consumed_count: int
+    """Consumed positions that are not in the add log yet: a crash now would hand them out again."""
+    consumption_window_positions: int | None
+    """Limit of ``unwritten_consumed_count`` of all trackers together; None without an add log."""
+    offered_through: Position | None
+    """The dispatcher's claim: all that is delayed and unacknowledged up to it was offered. None if there is none."""
 
     @property
     def unaccounted_count(self) -> int:

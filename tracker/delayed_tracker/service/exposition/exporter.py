@@ -19,6 +19,8 @@ from delayed_tracker.service.instruments.bucket_operations import COUNTERS
 from delayed_tracker.service.instruments.call_counts import MethodCalls
 from delayed_tracker.service.instruments.family import Family, Format, Origin, label
 from delayed_tracker.service.instruments.histogram import Histogram
+from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
+from delayed_tracker.service.instruments.measured_calls import MeasuredCalls
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from delayed_tracker.service.instruments.tracker_rows import LabelledTracker
 from delayed_tracker.service.trackers.registry import TrackerRegistry
@@ -45,6 +47,7 @@ class ServiceMetrics:
         trackers: read at each scrape.
         version: version of this distribution, for ``delayed_tracker_build_info``.
         storage: storage of the trackers, if it is measured.
+        add_log: add log of the trackers, if it is measured.
         cluster: value of Pulsar's label ``cluster``; empty for no label.
         names: the choice between Pulsar's families and their twins.
     """
@@ -55,12 +58,14 @@ class ServiceMetrics:
         *,
         version: str,
         storage: MeasuredStorage | None = None,
+        add_log: MeasuredAddLog | None = None,
         cluster: str = "",
         names: Names = Names.BOTH,
     ) -> None:
         self._trackers = trackers
         self._version = version
         self._storage = storage
+        self._measured: list[MeasuredCalls] = [each for each in (storage, add_log) if each is not None]
         self._cluster = label("cluster", cluster) if cluster else ""
         self._names = names
         self._of_trackers = [(family, samples) for family, samples in OF_TRACKERS if names.shows(family)]
@@ -172,6 +177,7 @@ class ServiceMetrics:
             yield family, _histogram_lines(family, histograms, form)
         yield catalogue.STORAGE_CALLS, self._storage_calls()
         yield from self._storage_space()
+        yield from self._log_lines()
         yield catalogue.GRPC_STARTED, self._calls_started()
         yield catalogue.GRPC_HANDLED, self._calls_handled()
 
@@ -193,15 +199,15 @@ class ServiceMetrics:
             )
 
     def _storage_durations(self) -> Iterator[tuple[str, Histogram]]:
-        if self._storage is not None:
-            backend = label("backend", self._storage.backend)
-            for operation, calls in self._storage.operations.items():
+        for measured in self._measured:
+            backend = label("backend", measured.backend)
+            for operation, calls in measured.operations.items():
                 yield f'{backend},operation="{operation}"', calls.durations
 
     def _storage_calls(self) -> Iterator[bytes]:
-        if self._storage is not None:
-            backend = label("backend", self._storage.backend)
-            for operation, calls in self._storage.operations.items():
+        for measured in self._measured:
+            backend = label("backend", measured.backend)
+            for operation, calls in measured.operations.items():
                 for outcome, count in calls.outcomes.items():
                     labels = f'{backend},operation="{operation}",outcome="{outcome}"'
                     yield sample(catalogue.STORAGE_CALLS.name, labels, count).encode()
@@ -213,6 +219,25 @@ class ServiceMetrics:
             used, free = catalogue.STORAGE_USED, catalogue.STORAGE_FREE
             yield used, (sample(used.name, backend, space.used_bytes).encode(),)
             yield free, (sample(free.name, backend, space.free_bytes).encode(),)
+
+    def _log_lines(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
+        log, keeper = self._trackers.log, self._trackers.log_keeper
+        if log is not None and keeper is not None:
+            for family, value in (
+                (catalogue.LOG_BYTES, log.log_bytes),
+                (catalogue.LOG_BYTES_MAX, log.limits.add_log_bytes_max),
+                (catalogue.LOG_PENDING, log.pending_bytes),
+                (catalogue.LOG_PENDING_MAX, log.limits.add_log_pending_bytes_max),
+                (catalogue.LOG_COMMITS, log.commit_count),
+                (catalogue.LOG_RECORDS, log.record_count),
+                (catalogue.LOG_COMMITS_FAILED, log.failed_count),
+                (catalogue.LOG_FAILING, log.failure is not None and not log.is_broken),
+                (catalogue.LOG_BROKEN, log.is_broken),
+                (catalogue.LOG_CHECKPOINTS, keeper.checkpoint_count),
+                (catalogue.UNWRITTEN, log.unwritten_removed_count),
+                (catalogue.UNWRITTEN_MAX, log.limits.consumption_window_positions),
+            ):
+                yield family, (sample(family.name, "", int(value)).encode(),)
 
     def _methods(self) -> Iterator[tuple[str, MethodCalls]]:
         for calls in self._trackers.calls.counts.methods:

@@ -121,6 +121,8 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
             handed_out_count=counters.handed_out,
             merge_count=stats.merge_count,
             merged_index_count=stats.merged_index_count,
+            log_bytes=host.log_bytes,
+            unwritten_consumed_count=host.unwritten_consumed_count,
             replay_required=stats.replay_required,
             pause_reading=host.pause_reading,
             server_time_ms=host.now_ms(),
@@ -129,6 +131,10 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
             response.next_delivery_at_ms = stats.next_delivery_ms
         if stats.mark_delete != BEFORE_ALL:
             response.mark_delete.CopyFrom(from_position(stats.mark_delete))
+        if self._registry.log is not None:
+            response.consumption_window_positions = self._limits.consumption_window_positions
+        if host.offered_through != BEFORE_ALL:
+            response.offered_through.CopyFrom(from_position(host.offered_through))
         return response
 
     async def ListBuckets(

@@ -1,7 +1,8 @@
 """The HTTP application and its server: health for supervisors, metrics for Prometheus, and the admin call of brokers.
 
 ``/health/live`` answers as long as the event loop runs. ``/health/ready`` answers 503 with the reason until the service
-takes calls, and again while it drains.
+takes calls, and again while it drains. While the storage or the add log fails it answers 200 with the status "degraded"
+and the reason: the service hands out what it has, and a restart would not help.
 """
 
 import asyncio
@@ -44,9 +45,11 @@ def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlett
         return JSONResponse({"status": "live"})
 
     async def ready(_: Request) -> Response:
-        if health.stage is Stage.SERVING:
-            return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "not ready", "reason": health.stage.value}, status_code=503)
+        if health.stage is not Stage.SERVING:
+            return JSONResponse({"status": "not ready", "reason": health.stage.value}, status_code=503)
+        if reason := health.degradation():
+            return JSONResponse({"status": "degraded", "reason": reason})
+        return JSONResponse({"status": "ready"})
 
     async def scrape(request: Request) -> Response:
         exposition, content_type = await turns.scrape(request.headers.get("accept", ""))

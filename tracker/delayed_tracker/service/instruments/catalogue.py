@@ -12,7 +12,9 @@ from typing import Final
 from delayed_tracker.service.instruments.bucket_operations import OPERATIONS, QUANTILES, STATES
 from delayed_tracker.service.instruments.call_counts import CALL_CODES
 from delayed_tracker.service.instruments.family import Family, Kind, Origin
-from delayed_tracker.service.instruments.measured_storage import STORAGE_OPERATIONS, STORAGE_OUTCOMES
+from delayed_tracker.service.instruments.measured_add_log import LOG_OPERATIONS
+from delayed_tracker.service.instruments.measured_calls import STORAGE_OUTCOMES
+from delayed_tracker.service.instruments.measured_storage import STORAGE_OPERATIONS
 from delayed_tracker.service.instruments.recovery_times import RECOVERY_OUTCOMES
 
 TRACKER_LABELS: Final[dict[str, tuple[str, ...]]] = {"cluster": (), "namespace": (), "topic": (), "subscription": ()}
@@ -20,6 +22,7 @@ TRACKER_LABELS: Final[dict[str, tuple[str, ...]]] = {"cluster": (), "namespace":
 _COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _DIRECTIONS: Final[dict[str, tuple[str, ...]]] = {"direction": ("request", "answer")}
 _OF_TYPE: Final[dict[str, tuple[str, ...]]] = {"type": OPERATIONS}
+_OF_STORAGE: Final[dict[str, tuple[str, ...]]] = {"backend": (), "operation": (*STORAGE_OPERATIONS, *LOG_OPERATIONS)}
 
 # -- Pulsar's, by tracker ----------------------------------------------------------------------------------------------
 
@@ -169,7 +172,7 @@ LATE: Final = Family("delayed_tracker_late_indexes", _GAUGE, "Indexes below seal
 UNSTORED: Final = Family(
     "delayed_tracker_unstored_indexes",
     _GAUGE,
-    "Indexes in memory that are in no snapshot: a crash loses them, and the replay adds them again.",
+    "Indexes in memory that are in no snapshot: after a crash they are in the add log, or a replay adds them again.",
 )
 UNSTORED_MAX: Final = Family(
     "delayed_tracker_unstored_indexes_max",
@@ -351,14 +354,15 @@ SHELL_COUNTERS: Final = {
 STORAGE_CALLS: Final = Family(
     "delayed_tracker_storage_operations_total",
     _COUNTER,
-    "Calls to the storage, by outcome; each attempt counts.",
-    {"backend": (), "operation": STORAGE_OPERATIONS, "outcome": STORAGE_OUTCOMES},
+    "Calls to the storage and to its add log (log_...), by outcome; each attempt counts.",
+    _OF_STORAGE | {"outcome": STORAGE_OUTCOMES},
 )
 STORAGE_DURATIONS: Final = Family(
     "delayed_tracker_storage_operation_duration_seconds",
     _HISTOGRAM,
-    "Duration of calls to the storage; each attempt counts, whatever its outcome.",
-    {"backend": (), "operation": STORAGE_OPERATIONS},
+    "Duration of calls to the storage and to its add log (log_append: commits); each attempt counts, whatever its "
+    "outcome.",
+    _OF_STORAGE,
 )
 
 STORAGE_USED: Final = Family(
@@ -372,6 +376,59 @@ STORAGE_FREE: Final = Family(
     _GAUGE,
     "Free space on the disk of the storage; no sample if the backend does not report it.",
     {"backend": ()},
+)
+
+# -- ours: the add log; no samples without one -------------------------------------------------------------------------
+
+LOG_BYTES: Final = Family(
+    "delayed_tracker_log_bytes", _GAUGE, "Records in the add log, and those that wait to be written to it."
+)
+LOG_BYTES_MAX: Final = Family(
+    "delayed_tracker_log_bytes_max",
+    _GAUGE,
+    "Limit of the records in the add log (addLogBytesMax). At the limit, adds are refused.",
+)
+LOG_PENDING: Final = Family(
+    "delayed_tracker_log_pending_bytes", _GAUGE, "Records in memory that wait to be written to the add log."
+)
+LOG_PENDING_MAX: Final = Family(
+    "delayed_tracker_log_pending_bytes_max",
+    _GAUGE,
+    "Limit of the records that wait (addLogPendingBytesMax). At the limit, adds are refused.",
+)
+LOG_COMMITS: Final = Family(
+    "delayed_tracker_log_commits_total", _COUNTER, "Commits to the add log that succeeded, each for many trackers."
+)
+LOG_RECORDS: Final = Family(
+    "delayed_tracker_log_records_total", _COUNTER, "Records that commits have made durable in the add log."
+)
+LOG_COMMITS_FAILED: Final = Family(
+    "delayed_tracker_log_commits_failed_total", _COUNTER, "Commits to the add log that failed, repetitions included."
+)
+LOG_FAILING: Final = Family(
+    "delayed_tracker_log_failing",
+    _GAUGE,
+    "Whether commits fail: 1 from a failed one until the next that succeeds or breaks the log, else 0.",
+)
+LOG_BROKEN: Final = Family(
+    "delayed_tracker_log_broken",
+    _GAUGE,
+    "Whether the log is broken: 1 after a failed fsync, when nothing is written until a restart, else 0.",
+)
+LOG_CHECKPOINTS: Final = Family(
+    "delayed_tracker_log_checkpoints_total",
+    _COUNTER,
+    "Times that the consumed positions of an open tracker were recorded, so that its records can be cut.",
+)
+UNWRITTEN: Final = Family(
+    "delayed_tracker_unwritten_consumed_positions",
+    _GAUGE,
+    "Consumed positions that wait to be written to the add log: a crash now would hand them out again.",
+)
+UNWRITTEN_MAX: Final = Family(
+    "delayed_tracker_unwritten_consumed_positions_max",
+    _GAUGE,
+    "Limit of consumed positions that wait (consumptionWindowPositions). At the limit, acknowledgements wait.",
 )
 
 # -- calls, by the names of the gRPC ecosystem -------------------------------------------------------------------------

@@ -1,15 +1,14 @@
 """A wrapper around any storage that measures the duration and the outcome of each call."""
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import AsyncIterable, Sequence
+from typing import Final
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.clock import Clock
-from delayed_tracker.service.instruments.histogram import Histogram
+from delayed_tracker.service.instruments.measured_calls import MeasuredCalls
 from delayed_tracker.service.telemetry.spans import Spans
-from delayed_tracker.service.telemetry.storage_log import SlowStorage
-from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
@@ -19,8 +18,6 @@ from delayed_tracker.storage.protocol import (
     StorageSpace,
     StoredSnapshot,
 )
-
-Answer = TypeVar("Answer")
 
 STORAGE_OPERATIONS: Final = (
     "create_bucket_snapshot",
@@ -36,30 +33,10 @@ STORAGE_OPERATIONS: Final = (
 )
 """Operations of the protocol, except start and close."""
 
-_OUTCOMES: Final = (
-    (StorageUnavailable, "unavailable"),
-    (SnapshotNotFound, "not_found"),
-    (SnapshotCorrupt, "corrupt"),
-    (SnapshotConflict, "conflict"),
-    (asyncio.CancelledError, "cancelled"),
-)
-_OTHER: Final = "failed"
-STORAGE_OUTCOMES: Final = ("ok", *(outcome for _, outcome in _OUTCOMES), _OTHER)
-STORAGE_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 LOOK_S: Final = 10.0
 
 
-class OperationCalls:
-    """The calls of one operation."""
-
-    __slots__ = ("durations", "outcomes")
-
-    def __init__(self) -> None:
-        self.outcomes = dict.fromkeys(STORAGE_OUTCOMES, 0)
-        self.durations = Histogram(STORAGE_BOUNDS_S)
-
-
-class MeasuredStorage:
+class MeasuredStorage(MeasuredCalls):
     """Implementation of :class:`delayed_tracker.storage.protocol.SnapshotStore` that passes each call to another
     storage.
 
@@ -74,30 +51,9 @@ class MeasuredStorage:
     def __init__(
         self, inner: SnapshotStore, backend: str, clock: Clock, *, slow_ms: int = 0, spans: Spans | None = None
     ) -> None:
+        super().__init__(STORAGE_OPERATIONS, backend, clock, slow_ms=slow_ms, spans=spans)
         self.inner = inner
-        self.backend = backend
-        self.operations = {name: OperationCalls() for name in STORAGE_OPERATIONS}
         self.space = SpaceWatch(inner)
-        self._clock = clock
-        self._slow = SlowStorage(clock, slow_ms=slow_ms)
-        self._spans = spans
-
-    async def _measured(self, name: str, call: Callable[[], Awaitable[Answer]], **where: str | int) -> Answer:
-        calls = self.operations[name]
-        begun_ms, outcome = self._clock.elapsed_ms(), "ok"
-        try:
-            if self._spans is None:
-                return await call()
-            with self._spans.storage(name, {"backend": self.backend, **where}):
-                return await call()
-        except BaseException as error:
-            outcome = next((name for kind, name in _OUTCOMES if isinstance(error, kind)), _OTHER)
-            raise
-        finally:
-            calls.outcomes[outcome] += 1
-            took_ms = self._clock.elapsed_ms() - begun_ms
-            calls.durations.observe(took_ms / 1_000)
-            self._slow.ended(name, where, took_ms=took_ms, outcome=outcome)
 
     async def start(self) -> None:
         """See the protocol."""
@@ -120,7 +76,7 @@ class MeasuredStorage:
         epoch: int,
     ) -> int:
         """See the protocol."""
-        return await self._measured(
+        return await self.measured(
             "create_bucket_snapshot",
             lambda: self.inner.create_bucket_snapshot(
                 metadata, segments, bucket_key=bucket_key, topic=topic, cursor=cursor, epoch=epoch
@@ -131,7 +87,7 @@ class MeasuredStorage:
 
     async def get_bucket_snapshot_metadata(self, bucket_id: int) -> bytes:
         """See the protocol."""
-        return await self._measured(
+        return await self.measured(
             "get_bucket_snapshot_metadata",
             lambda: self.inner.get_bucket_snapshot_metadata(bucket_id),
             bucket_id=bucket_id,
@@ -139,7 +95,7 @@ class MeasuredStorage:
 
     async def get_bucket_snapshot_segments(self, bucket_id: int, first: int, last: int) -> list[bytes]:
         """See the protocol."""
-        return await self._measured(
+        return await self.measured(
             "get_bucket_snapshot_segments",
             lambda: self.inner.get_bucket_snapshot_segments(bucket_id, first, last),
             bucket_id=bucket_id,
@@ -147,19 +103,19 @@ class MeasuredStorage:
 
     async def get_bucket_snapshot_length(self, bucket_id: int) -> int:
         """See the protocol."""
-        return await self._measured(
+        return await self.measured(
             "get_bucket_snapshot_length", lambda: self.inner.get_bucket_snapshot_length(bucket_id), bucket_id=bucket_id
         )
 
     async def delete_bucket_snapshot(self, bucket_id: int) -> None:
         """See the protocol."""
-        await self._measured(
+        await self.measured(
             "delete_bucket_snapshot", lambda: self.inner.delete_bucket_snapshot(bucket_id), bucket_id=bucket_id
         )
 
     async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
         """See the protocol."""
-        return await self._measured(
+        return await self.measured(
             "list_bucket_snapshots",
             lambda: self.inner.list_bucket_snapshots(topic, cursor),
             topic=topic,
@@ -168,7 +124,7 @@ class MeasuredStorage:
 
     async def trackers(self) -> list[tuple[str, str]]:
         """See the protocol."""
-        return await self._measured("trackers", self.inner.trackers)
+        return await self.measured("trackers", self.inner.trackers)
 
     async def replace(
         self,
@@ -183,7 +139,7 @@ class MeasuredStorage:
         mark: LogMark | None = None,
     ) -> None:
         """See the protocol."""
-        await self._measured(
+        await self.measured(
             "replace",
             lambda: self.inner.replace(
                 topic, cursor, remove=remove, add=add, epoch=epoch, writer=writer, mark_delete=mark_delete, mark=mark
@@ -194,7 +150,7 @@ class MeasuredStorage:
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
         """See the protocol."""
-        await self._measured(
+        await self.measured(
             "forget",
             lambda: self.inner.forget(topic, cursor, epoch=epoch, writer=writer),
             topic=topic,
@@ -203,7 +159,7 @@ class MeasuredStorage:
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
         """See the protocol."""
-        return await self._measured("list", lambda: self.inner.list(topic, cursor), topic=topic, subscription=cursor)
+        return await self.measured("list", lambda: self.inner.list(topic, cursor), topic=topic, subscription=cursor)
 
 
 class SpaceWatch:

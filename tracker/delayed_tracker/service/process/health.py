@@ -2,6 +2,7 @@
 
 import asyncio
 import enum
+from collections.abc import Callable
 
 import grpc
 from grpc_health.v1 import health, health_pb2
@@ -20,11 +21,18 @@ class Stage(enum.Enum):
 
 
 class Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined]  # the stubs lack the asynchronous half
-    """The stage of the service, and the servicer that reports it to callers of Check and Watch."""
+    """The stage of the service, and the servicer that reports it to callers of Check and Watch.
 
-    def __init__(self) -> None:
+    A degraded service is SERVING: it hands out what it has, and callers get the error of the call that cannot work.
+
+    Args:
+        degradation: returns what of the storage fails now; empty if nothing does.
+    """
+
+    def __init__(self, degradation: Callable[[], str] = lambda: "") -> None:
         super().__init__()
         self.stage = Stage.STARTING
+        self.degradation = degradation
         self._changed = asyncio.Event()
         self._watches_ended = False
 

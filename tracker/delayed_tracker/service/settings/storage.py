@@ -21,7 +21,7 @@ class StorageSettings(Section):
         "created), or memory: to keep nothing.",
     )
     durable_adds: bool = setting(
-        True,  # noqa: FBT003  # the declaration's first argument is the default
+        True,
         "trackerDurableAdds",
         Group.STORAGE,
         "true: an add is answered when a log beside the snapshots has it, so that no crash loses it and a dispatcher "

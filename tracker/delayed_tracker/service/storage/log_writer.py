@@ -77,10 +77,18 @@ class LogWriter:
         self._task: asyncio.Task[None] | None = None
         self._window_timer: Timer | None = None
         self._window_begun_ms: float | None = None
+        """Time of the first consumed position that waits for the next commit."""
+        self._commit_window_begun_ms: float | None = None
+        """The same of the commit that is being written."""
         self._window_waiters: list[asyncio.Future[None]] = []
         self._closing = False
         self.committed: Callable[[TrackerLog], None] = lambda _log: None
         """Called for each tracker whose records became durable."""
+
+    @property
+    def is_broken(self) -> bool:
+        """True if nothing is written until the service is restarted."""
+        return isinstance(self.failure, LogBroken)
 
     # -- bounds ------------------------------------------------------------------------------------------------------
 
@@ -107,7 +115,7 @@ class LogWriter:
             return True
         if self.unwritten_removed_count >= self.limits.consumption_window_positions:
             return True
-        begun_ms = self._window_begun_ms
+        begun_ms = self._window_begun_ms if self._commit_window_begun_ms is None else self._commit_window_begun_ms
         return begun_ms is not None and self._clock.elapsed_ms() - begun_ms >= self.limits.consumption_window_ms
 
     async def wait_for_window(self) -> None:
@@ -161,20 +169,27 @@ class LogWriter:
             self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        if self._task is task:  # cancelled before it ran
+            self._task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             task.get_loop().call_exception_handler({"message": "the writer of the add log failed", "exception": error})
 
     async def _write(self) -> None:
+        try:
+            await self._write_all()
+        finally:
+            # In the same step as the last look at what waits: what comes later must begin a commit of its own.
+            self._task = None
+
+    async def _write_all(self) -> None:
         backoff_ms = float(self.limits.storage_backoff_ms)
         while self._waiting:
             batch, parts = self._batch()
-            self._window_begun_ms = None
-            begun_ms = self._clock.elapsed_ms()
+            self._commit_window_begun_ms, self._window_begun_ms = self._window_begun_ms, None
             try:
                 refused = await self.log.append(parts, writer=self.name)
             except StorageError as error:
-                self._failed(error, [tracker for tracker, _, _ in batch], begun_ms)
+                self._failed(error, [tracker for tracker, _, _ in batch])
                 if isinstance(error, LogBroken) or self._closing:
                     return
                 await pause(self._clock, backoff_ms * (0.5 + self._rng.random() / 2))
@@ -196,14 +211,14 @@ class LogWriter:
             parts.append(LogAppend(*tracker.key, tracker.epoch(), first_number, records))
         return batch, parts
 
-    def _failed(self, error: StorageError, trackers: list[TrackerLog], begun_ms: float) -> None:
+    def _failed(self, error: StorageError, trackers: list[TrackerLog]) -> None:
         if self.failure is None or isinstance(error, LogBroken):
             _log.error("add log not written, adds are refused", reason=error.reason, error=error.message)
         self.failure = error
         self.failed_count += 1
         self._waiting = dict.fromkeys(trackers) | self._waiting
-        if self.unwritten_removed_count and self._window_begun_ms is None:
-            self._window_begun_ms = begun_ms
+        if self._commit_window_begun_ms is not None:  # a failed commit does not begin the window anew
+            self._window_begun_ms, self._commit_window_begun_ms = self._commit_window_begun_ms, None
         for tracker in list(self._waiting):
             tracker.fail_waiters(error)
         if isinstance(error, LogBroken):
@@ -212,7 +227,7 @@ class LogWriter:
     def _succeeded(self, batch: list[tuple[TrackerLog, int, int]], refused: set[tuple[str, str]]) -> None:
         if self.failure is not None:
             _log.info("add log works again", failed_commits=self.failed_count)
-        self.failure = None
+        self.failure = self._commit_window_begun_ms = None
         self.commit_count += 1
         for tracker, last_number, record_bytes in batch:
             if tracker.is_lost:
@@ -275,4 +290,3 @@ class LogWriter:
             await asyncio.wait([self._task])
         if self._window_timer is not None:
             self._window_timer.cancel()
-

@@ -73,7 +73,7 @@ class Consumption:
     gone: Collection[int] = ()
     """Ids of buckets that the core has deleted."""
     mark: LogMark | None = None
-    """What the catalogue contains of the add log, once it has learnt of this state."""
+    """Part of the add log that the catalogue contains, once it has learnt of this state."""
 
     @property
     def is_empty(self) -> bool:

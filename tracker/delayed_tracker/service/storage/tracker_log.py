@@ -100,13 +100,18 @@ class TrackerLog:
         """Give up all records that are not durable; return the number of consumed positions in them."""
         self._lost = True
         self._pending.clear()
-        removed_count = sum(count for _, count in self._removed)
+        removed_count = self.unwritten_removed_count
         self._removed = _EMPTY
         self._wake(
             lambda _: True,
             self._lost_error(),
         )
         return removed_count
+
+    @property
+    def unwritten_removed_count(self) -> int:
+        """Consumed positions of this tracker that wait to be written."""
+        return sum(count for _, count in self._removed)
 
     @property
     def is_lost(self) -> bool:

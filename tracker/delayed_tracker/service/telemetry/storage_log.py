@@ -113,6 +113,10 @@ class FailureLog:
             lasted_ms=round(self._clock.elapsed_ms() - failing.begun_ms),
         )
 
+    def lasting_count(self, event: str) -> int:
+        """Return the number of trackers for which a kind of failure lasts. O(trackers with failures)."""
+        return sum(event in kinds for kinds in self._lasting.values())
+
     def forget(self, key: TrackerKey) -> None:
         """Remove the failures of a tracker that is closed."""
         self._lasting.pop(key, None)

@@ -338,6 +338,11 @@ class TrackerHost:
         """Bytes that the add log has of this tracker."""
         return 0 if self._gate.log is None else self._gate.log.log_bytes
 
+    @property
+    def unwritten_consumed_count(self) -> int:
+        """Consumed positions that the add log does not have yet: a crash now would hand them out again."""
+        return 0 if self._gate.log is None else self._gate.log.unwritten_removed_count
+
     def abandon(self) -> None:
         """Cancel the effects in flight, at the end of the grace period."""
         self._gate.runner.abandon()

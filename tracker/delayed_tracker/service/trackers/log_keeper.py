@@ -112,11 +112,19 @@ class LogKeeper:
             self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        if self._task is task:  # cancelled before it ran
+            self._task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             task.get_loop().call_exception_handler({"message": "keeping the add log short failed", "exception": error})
 
     async def _run(self) -> None:
+        try:
+            await self._keep_short()
+        finally:
+            # In the same step as the last look at what is wanted: what comes later begins a task of its own.
+            self._task = None
+
+    async def _keep_short(self) -> None:
         while self._wanted and not self._closing:
             wanted, self._wanted = self._wanted, {}
             for tracker in [tracker for tracker in self._trackers() if tracker.key in wanted]:

@@ -1,0 +1,175 @@
+"""The add log stays short: checkpoints by growth and after snapshots, sealing under pressure, trackers nobody has open."""
+
+from dataclasses import replace
+
+import pytest
+
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.trackers.log_keeper import GROWTH_BYTES
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.memory_log import MemoryAddLog
+from tests.service.harness.registry_life import open_tracker, restarted
+from tests.service.harness.shell import KEY, OTHER, TINY, elapse, failing, make_registry
+
+LARGE = replace(TINY, min_index_count_per_bucket=10**6, mutable_indexes_max=10**6, late_indexes_max=10**6)
+"""Nothing is sealed by itself."""
+FAR_MS = 1_000_000
+
+
+@pytest.fixture
+def log():
+    return MemoryAddLog()
+
+
+@pytest.fixture
+async def make(storage, clock, log):
+    """Return a function that starts a registry with a log of so many bytes."""
+    made = []
+
+    async def start(log_bytes_max=2**30):
+        made.append(make_registry(storage, clock, **options(log, log_bytes_max)))
+        await made[-1].start()
+        return made[-1]
+
+    yield start
+    for registry in made:
+        await registry.close()
+
+
+def options(log, log_bytes_max):
+    limits = ServiceLimits(add_log_bytes_max=log_bytes_max)
+    return {"limits": LARGE, "service_limits": limits, "add_log": log}
+
+
+async def add(host, epoch, clock, count, *, ledger=1):
+    """Add indexes of one ledger, and return when they are durable."""
+    now_ms = clock.now_ms()
+    indexes = IndexColumns.of([(now_ms + FAR_MS + (entry * 7919) % 100_000, ledger, entry) for entry in range(count)])
+    host.add(epoch, indexes)
+    await host.until_durable()
+    return indexes.positions
+
+
+async def logged_bytes(log, key=KEY):
+    return sum(len(each.record) for each in (await log.read(*key, after=0, bytes_max=2**30)).records)
+
+
+async def test_consumed_records_are_cut_when_they_have_grown(make, clock, log):
+    """No snapshot is needed: a checkpoint in the catalogue is enough, once for each quarter of a megabyte."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    ledger = 0
+    while not registry.log_keeper.checkpoint_count:
+        before = host.log_bytes
+        assert before < GROWTH_BYTES
+        ledger += 1
+        host.cancel(opened.epoch, await add(host, opened.epoch, clock, 3_000, ledger=ledger))
+        await host.until_durable()
+        await elapse(clock, 1_000)
+    assert await logged_bytes(log) == host.log_bytes < before
+    assert registry.log.log_bytes == host.log_bytes
+    assert host.stats().bucket_count <= 1
+
+
+async def test_needed_records_are_not_cut_however_large(make, clock, log):
+    """Records of indexes that are only in memory stay in the log."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    ledger = 0
+    while host.log_bytes < 2 * GROWTH_BYTES:
+        ledger += 1
+        await add(host, opened.epoch, clock, 20_000, ledger=ledger)
+    await elapse(clock, 1_000)
+    assert registry.log_keeper.checkpoint_count == 0
+    assert await logged_bytes(log) == host.log_bytes >= 2 * GROWTH_BYTES
+
+
+async def test_a_snapshot_is_followed_by_a_cut(make, clock, log):
+    """The records that it contains are gone, and a recovery needs none of them."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 100)
+    assert await logged_bytes(log) == host.log_bytes > 0
+    host.seal(opened.epoch)
+    await elapse(clock, 1_000)
+    assert (registry.log_keeper.checkpoint_count, host.log_bytes, registry.log.log_bytes) == (1, 0, 0)
+    assert await logged_bytes(log) == 0
+
+
+async def test_a_checkpoint_that_fails_cuts_nothing(make, storage, clock, log):
+    """The records are cut after the catalogue has what they say, never before."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 100)
+    size = host.log_bytes
+    host.seal(opened.epoch)
+    storage.after["create_bucket_snapshot"] = _failing_later(storage, "replace")
+    await elapse(clock, 1_000)
+    assert host.counters.checkpoints_failed == 1
+    assert await logged_bytes(log) == host.log_bytes == size
+    del storage.before["replace"]
+    await host.checkpoint()
+    assert await logged_bytes(log) == 0
+
+
+def _failing_later(storage, name):
+    """Return a hook after which the second call of another operation, and all later ones, fail."""
+
+    async def hook(*_args, **_kwargs):
+        storage.before[name] = failing(None, *[StorageUnavailable("down")] * 100)
+
+    return hook
+
+
+async def test_the_largest_tracker_is_sealed_when_the_log_is_half_full(make, clock, log):
+    """Its records are cut; the small ones of another tracker stay."""
+    registry = await make(log_bytes_max=100_000)
+    small, small_opened = await open_tracker(registry, OTHER)
+    await add(small, small_opened.epoch, clock, 10)
+    large, opened = await open_tracker(registry)
+    ledger = 0
+    while registry.log.log_bytes < 50_000:
+        assert large.stats().bucket_count <= 1
+        ledger += 1
+        await add(large, opened.epoch, clock, 500, ledger=ledger)
+    await elapse(clock, 1_000)
+    assert large.log_bytes == await logged_bytes(log) == 0
+    assert large.stats().mutable_count == 0
+    assert small.log_bytes == registry.log.log_bytes > 0
+    assert small.stats().mutable_count == 10
+
+
+async def test_a_tracker_that_nobody_opens_is_relieved(make, storage, clock, log):
+    """Its records count from the start; under pressure it is loaded, sealed, and closed again."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 2_000)
+    size = host.log_bytes
+    again = await restarted(registry, storage, clock, **options(log, 2 * size))
+    assert again.log_keeper.unloaded == {KEY: size}
+    assert again.log.log_bytes == size
+    other, other_opened = await open_tracker(again, OTHER)
+    await add(other, other_opened.epoch, clock, 1)
+    await elapse(clock, 1_000)
+    assert again.loaded(KEY) is None
+    assert again.log_keeper.unloaded == {}
+    assert await logged_bytes(log) == 0
+    assert again.log.log_bytes == other.log_bytes
+    _, reopened = await open_tracker(again)
+    assert (reopened.recovered_count, reopened.bucket_count) == (2_000, 1)
+    await again.close()
+
+
+async def test_records_are_counted_once_whether_their_tracker_is_open_or_not(make, clock, log):
+    """A close and an open move them from one account to the other."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 100)
+    size = host.log_bytes
+    await registry.close_tracker(KEY, opened.epoch)
+    assert (registry.log_keeper.unloaded, registry.log.log_bytes) == ({KEY: size}, size)
+    host, _ = await open_tracker(registry)
+    assert (registry.log_keeper.unloaded, registry.log.log_bytes, host.log_bytes) == ({}, size, size)
+    await registry.delete(KEY, None)
+    assert (registry.log_keeper.unloaded, registry.log.log_bytes) == ({}, 0)
