@@ -207,11 +207,11 @@ class RunningService:
 
 
 @asynccontextmanager
-async def running_service(*, limits=TINY, service_limits=None, spans=None) -> AsyncIterator[RunningService]:
+async def running_service(*, limits=TINY, service_limits=None, spans=None, add_log=None) -> AsyncIterator[RunningService]:
     """Start a real grpc.aio server on a loopback port, with a channel to it."""
     storage, clock = ControlledStorage(), ManualClock()
     measured = MeasuredStorage(storage, "memory", clock, spans=spans)
-    registry = make_registry(measured, clock, limits=limits, service_limits=service_limits)
+    registry = make_registry(measured, clock, limits=limits, service_limits=service_limits, add_log=add_log)
     registry.calls.spans = spans
     await registry.start()
     server = grpc.aio.server()
