@@ -207,7 +207,9 @@ class RunningService:
 
 
 @asynccontextmanager
-async def running_service(*, limits=TINY, service_limits=None, spans=None, add_log=None) -> AsyncIterator[RunningService]:
+async def running_service(
+    *, limits=TINY, service_limits=None, spans=None, add_log=None
+) -> AsyncIterator[RunningService]:
     """Start a real grpc.aio server on a loopback port, with a channel to it."""
     storage, clock = ControlledStorage(), ManualClock()
     measured = MeasuredStorage(storage, "memory", clock, spans=spans)
