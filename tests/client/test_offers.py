@@ -9,11 +9,13 @@ from delayed_tracker.client import (
     ClientSettings,
     DelayedTrackerClient,
     InvalidInput,
+    OpenAnswer,
     Position,
     ServiceFault,
     SessionClosed,
 )
 from delayed_tracker.client.blocking import DelayedTrackerClient as BlockingClient
+from delayed_tracker.client.rules.session import SessionRules
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
@@ -120,3 +122,14 @@ async def test_only_the_last_of_several_calls_carries_the_claim(service):
         assert offers.offered_through == Position(7, 12)
     claims = [request.offered_through.entry_id if request.HasField("offered_through") else None for request in calls]
     assert claims == [None, 9, None, None, 12]
+
+
+def test_a_claim_of_an_epoch_that_has_ended_is_not_sent():
+    """A batch that waited while the tracker was cleared is added under the new epoch, without its claim."""
+    rules = SessionRules(ClientSettings(), TOPIC, "workers", OpenAnswer(7, None, 0, 0))
+    claim = rules.claim(Position(7, 9))
+    for epoch, is_sent in ((7, True), (8, False)):
+        rules.epoch = epoch
+        encoded = next(rules.add_packed((b"", b"", b""), 0, claim)).request
+        request = pb.AddMessagesRequest.FromString(encoded)
+        assert (request.epoch, request.HasField("offered_through")) == (epoch, is_sent)

@@ -76,7 +76,7 @@ async def missing(session: TrackerSession, end: int) -> list[int]:
 
 
 async def test_each_dispatcher_begins_where_the_one_before_was(tmp_path: Path):
-    """What lies below replay_from is tracked after each kill, and after the last replay everything is."""
+    """Positions below replay_from are tracked after each kill, and all are after the last replay."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)

@@ -26,7 +26,7 @@ def test_the_claim_is_the_end_of_the_answered_prefix():
 
 
 def test_ranges_without_delayed_entries_need_no_answer():
-    """What was read and is not delayed counts as answered, and takes no memory behind an answered range."""
+    """A range that was read and has nothing delayed counts as answered, and takes no memory behind an answered range."""
     prefix = OfferedPrefix(ranges_max=2)
     prefix.passed(at(4))
     prefix.passed(at(4))

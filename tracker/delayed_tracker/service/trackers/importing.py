@@ -46,7 +46,7 @@ class ImportTerms:
     mark_delete: Position = BEFORE_ALL
     """Mark-delete position of the cursor when the snapshots were made."""
     offered_through: Position = BEFORE_ALL
-    """Everything delayed and unacknowledged at or below is in the snapshots; BEFORE_ALL claims nothing."""
+    """Claim that everything delayed and unacknowledged at or below is in the snapshots; BEFORE_ALL claims nothing."""
 
 
 @dataclass(frozen=True, slots=True)
