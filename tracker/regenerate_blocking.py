@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 CLIENT: Final = Path(__file__).resolve().parent / "delayed_tracker" / "client"
-MODULES: Final = ("client", "lease", "ledgers", "session", "view")
+MODULES: Final = ("client", "lease", "ledgers", "offers", "session", "view")
 TOKENS: Final = (
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),

@@ -70,7 +70,8 @@ def test_every_block_is_of_a_kind_that_is_tested(path: Path):
 
 
 def test_the_examples_are_those_that_are_run_below():
-    assert ["blocking" in PYTHON[1], "ledgers" in PYTHON[2], len(PYTHON)] == [True, True, 3]
+    named = ["blocking" in PYTHON[1], "offers" in PYTHON[2], "ledgers" in PYTHON[3]]
+    assert (named, len(PYTHON)) == ([True, True, True], 4)
 
 
 def test_blocks_of_the_storage_guide_are_what_they_say():
@@ -180,12 +181,25 @@ def service_settings() -> dict[str, str]:
 
 async def test_the_ledgers_example_works(service):
     """The ledgers example finds a message, reads on from there, and reaches the end."""
-    status, out = await run(sys.executable, "-c", PYTHON[2].replace(ADDRESS, service.grpc_address), environment={})
+    status, out = await run(sys.executable, "-c", PYTHON[3].replace(ADDRESS, service.grpc_address), environment={})
     assert status == 0, out
     first, *pages, last = out.splitlines()
     position = first.removeprefix("index 420 is at ")
     assert pages[0] == f"100 entries from {position} on; 0 gaps"
     assert last.startswith("the last is ")
+
+
+async def test_the_restart_example_works(service):
+    """The second session offers nothing again, and reads what was offered and is not tracked: due, or not delayed."""
+    status, out = await run(sys.executable, "-c", PYTHON[2].replace(ADDRESS, service.grpc_address), environment={})
+    assert status == 0, out
+    assert out.splitlines() == [
+        "offered 25 and send now 26",
+        *["offered 25 and send now 25"] * 3,
+        "offered through 7:199",
+        "read now: 101 entries",
+        "offered through 7:199",
+    ]
 
 
 @pytest.mark.parametrize("example", PYTHON[:2], ids=["asyncio", "blocking"])

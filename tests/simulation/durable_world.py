@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 
-from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, PositionColumns
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.clock import ManualClock, pause
@@ -357,10 +357,8 @@ class DurableWorld(World):
         await settle()
         below = {other for other in self.deadlines if other <= position}
         self.mark_delete = position
-        for known in (self.acked, self.delivered, self.answered, self.once_answered, self.cleared):
-            known &= below
-        for known in (self.acked, self.delivered, self.answered, self.cleared):
-            known |= below
+        self.once_answered &= below
+        self.acked, self.delivered, self.answered, self.cleared = (set(below) for _ in range(4))
         self.cancelled.clear()
         self.in_doubt.clear()
         self.not_before.clear()

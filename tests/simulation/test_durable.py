@@ -1,6 +1,9 @@
 import asyncio
+
 import pytest
+
 from tests.simulation.durable_world import DurableWorld
+
 
 async def _run(seed, step_count):
     world = DurableWorld(seed)
@@ -15,6 +18,7 @@ async def _run(seed, step_count):
         error.add_note(f"simulation seed {seed}, {step_count} steps; last events: {world.trace[-12:]}")
         raise
     return world
+
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_durable(seed):

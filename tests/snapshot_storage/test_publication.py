@@ -6,6 +6,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
+from delayed_tracker.storage.protocol import LogMark
 from delayed_tracker.storage.publication import Publication, catalogue_entry
 from tests.service.harness.shell import ControlledStorage, failing
 
@@ -63,6 +64,34 @@ async def test_a_lost_answer_is_undone_at_once_though_the_epoch_has_moved_on(sto
     assert [entry.bucket_id for entry in (await storage.inner.list(*TRACKER)).entries] == [old.bucket_id]
     assert await _stored_ids(storage) == [old.bucket_id]
     assert publication.undoing == {}
+
+
+async def test_an_undone_write_restores_the_mark_of_the_log(storage):
+    """Records that the write made void count again: the buckets that they belong to are there again."""
+    claim = MovingClaim()
+    publication = Publication(storage, TRACKER, writer="tests", claim=claim)
+    old = await _created(publication, claim)
+    await publication.publish([old], epoch=1, mark=LogMark(2, Position(1, 9)))
+    new = await _created(publication, claim)
+    applied = []
+
+    async def lost(*_args, **_kwargs):
+        storage.after.clear()
+        applied.append((await storage.inner.list(*TRACKER)).log_mark)
+        raise StorageUnavailable("the answer is lost")
+
+    storage.after["replace"] = lost
+    with pytest.raises(StorageUnavailable):
+        await publication.publish(
+            [new],
+            remove=[old.bucket_id],
+            replaced=[old],
+            epoch=1,
+            mark=LogMark(5),
+            replaced_mark=LogMark(2, Position(1, 9)),
+        )
+    assert applied == [LogMark(5)]
+    assert (await storage.inner.list(*TRACKER)).log_mark == LogMark(2, Position(1, 9))
 
 
 async def test_each_attempt_records_the_mark_delete_position_of_its_time(storage):

@@ -89,32 +89,36 @@ class CloseTrackerResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class AddMessagesRequest(_message.Message):
-    __slots__ = ("tracker", "epoch", "deliver_at_ms", "ledger_ids", "entry_ids")
+    __slots__ = ("tracker", "epoch", "deliver_at_ms", "ledger_ids", "entry_ids", "offered_through")
     TRACKER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     tracker: TrackerRef
     epoch: int
     deliver_at_ms: _containers.RepeatedScalarFieldContainer[int]
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
     entry_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    offered_through: Position
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., offered_through: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class AddMessagesResponse(_message.Message):
-    __slots__ = ("added_count", "due_offsets", "duplicate_offsets", "beyond_max_delay_offsets", "below_mark_delete_offsets")
+    __slots__ = ("added_count", "due_offsets", "duplicate_offsets", "beyond_max_delay_offsets", "below_mark_delete_offsets", "offered_through")
     ADDED_COUNT_FIELD_NUMBER: _ClassVar[int]
     DUE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     BEYOND_MAX_DELAY_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     BELOW_MARK_DELETE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     added_count: int
     due_offsets: _containers.RepeatedScalarFieldContainer[int]
     duplicate_offsets: _containers.RepeatedScalarFieldContainer[int]
     beyond_max_delay_offsets: _containers.RepeatedScalarFieldContainer[int]
     below_mark_delete_offsets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, added_count: _Optional[int] = ..., due_offsets: _Optional[_Iterable[int]] = ..., duplicate_offsets: _Optional[_Iterable[int]] = ..., beyond_max_delay_offsets: _Optional[_Iterable[int]] = ..., below_mark_delete_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+    offered_through: Position
+    def __init__(self, added_count: _Optional[int] = ..., due_offsets: _Optional[_Iterable[int]] = ..., duplicate_offsets: _Optional[_Iterable[int]] = ..., beyond_max_delay_offsets: _Optional[_Iterable[int]] = ..., below_mark_delete_offsets: _Optional[_Iterable[int]] = ..., offered_through: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class PollScheduledMessagesRequest(_message.Message):
     __slots__ = ("tracker", "epoch", "max_messages", "wait_ms", "lease_ms", "hand_off", "share_messages")
@@ -745,18 +749,20 @@ class ImportSnapshotsRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[ImportHeader, _Mapping]] = ..., bucket: _Optional[_Union[ImportedBucket, _Mapping]] = ..., entries: _Optional[_Union[ImportedEntries, _Mapping]] = ..., end: _Optional[_Union[ImportEnd, _Mapping]] = ...) -> None: ...
 
 class ImportHeader(_message.Message):
-    __slots__ = ("tracker", "owner", "expected_epoch", "mark_delete", "bucket_count")
+    __slots__ = ("tracker", "owner", "expected_epoch", "mark_delete", "bucket_count", "offered_through")
     TRACKER_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_EPOCH_FIELD_NUMBER: _ClassVar[int]
     MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
     BUCKET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_THROUGH_FIELD_NUMBER: _ClassVar[int]
     tracker: TrackerRef
     owner: str
     expected_epoch: int
     mark_delete: Position
     bucket_count: int
-    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., owner: _Optional[str] = ..., expected_epoch: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., bucket_count: _Optional[int] = ...) -> None: ...
+    offered_through: Position
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., owner: _Optional[str] = ..., expected_epoch: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., bucket_count: _Optional[int] = ..., offered_through: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class ImportedBucket(_message.Message):
     __slots__ = ("first", "last", "entry_count")

@@ -184,7 +184,8 @@ class DelayedDeliveryTrackerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CloseTracker(self, request, context):
-        """Unloads the tracker. Leases are void, snapshots stay; what was not sealed is covered by the next replay.
+        """Unloads the tracker. Leases are void, snapshots stay. What was not sealed comes from the add log at the next open; with
+        trackerDurableAdds=false, from the next replay.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -193,6 +194,7 @@ class DelayedDeliveryTrackerServiceServicer(object):
     def AddMessages(self, request, context):
         """Offers delayed positions, in order, in one step. At least once: repeating a batch is harmless. While too many
         positions are in memory and in no snapshot, a batch with a new one is refused whole: OVERLOADED, with RetryInfo.
+        Answers when no crash can undo it (trackerDurableAdds). After UNAVAILABLE it may be applied or not: repeat it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -370,8 +372,9 @@ class DelayedDeliveryTrackerServiceServicer(object):
         """Gives tracked positions that are not leased another deadline, sooner or later, in one step, with a definite answer
         for each. The new deadline counts from the answer on; what polls answer under the old one was taken before. Repeating
         a call is harmless. While too many positions are in memory and in no snapshot, a call is refused whole: OVERLOADED,
-        with RetryInfo, for new deadlines are in memory until they are sealed. A crash or a close before that loses them: the
-        old deadline of a position counts again if a snapshot has it, else the one that the replay offers.
+        with RetryInfo, for new deadlines are in memory until they are sealed. Answers when the new deadlines survive a crash;
+        after UNAVAILABLE each may count or not: repeat the call. With trackerDurableAdds=false a crash or a close before the
+        seal loses them: the old deadline of a position counts again if a snapshot has it, else the one that the replay offers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -79,7 +79,7 @@ class Publication:
         claim: epoch and mark-delete position of now.
     """
 
-    __slots__ = ("_claim", "_storage", "_tracker", "_writer", "undoing")
+    __slots__ = ("_claim", "_storage", "_tracker", "_undoing_mark", "_writer", "undoing")
 
     def __init__(self, storage: SnapshotStore, tracker: tuple[str, str], *, writer: str, claim: Claim) -> None:
         self._storage = storage
@@ -92,6 +92,7 @@ class Publication:
 
         An undone write may have removed the former and added the latter.
         """
+        self._undoing_mark: LogMark | None = None
 
     async def attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         """Perform a catalogue write or a deletion; a subclass may repeat it."""
@@ -113,6 +114,8 @@ class Publication:
         remove: Sequence[int] = (),
         replaced: Sequence[CatalogueEntry] = (),
         epoch: int,
+        mark: LogMark | None = None,
+        replaced_mark: LogMark | None = None,
     ) -> None:
         """Name new snapshots in the catalogue, in the place of others, in one step.
 
@@ -121,6 +124,8 @@ class Publication:
             remove: bucket ids that leave the catalogue.
             replaced: the present entries of these, to be restored if the outcome is unknown.
             epoch: under which the snapshots were made; the write is refused if the catalogue has a newer one.
+            mark: the part of the add log that is void with this write; None leaves the recorded one.
+            replaced_mark: the present one, to be restored if the outcome is unknown.
 
         Raises:
             SnapshotConflict: the catalogue has a newer epoch; nothing changed, and the new snapshots are deleted. Or an
@@ -129,14 +134,14 @@ class Publication:
         """
         ids = [entry.bucket_id for entry in entries]
         try:
-            await self.replace(remove=[*remove, *ids], add=entries, epoch=epoch)
+            await self.replace(remove=[*remove, *ids], add=entries, epoch=epoch, mark=mark)
         except SnapshotConflict as error:
             self.fenced(epoch, error)
             await self._delete_unnamed(ids)
             raise
         except StorageError:
             # The write may have been applied despite the error.
-            await self.undo(ids, replaced)
+            await self.undo(ids, replaced, replaced_mark)
             raise
 
     async def _delete_unnamed(self, bucket_ids: Sequence[int]) -> None:
@@ -151,7 +156,9 @@ class Publication:
     def fenced(self, epoch: int, error: SnapshotConflict) -> None:
         """Note that the catalogue refused this epoch, before anything is deleted; a subclass may report it."""
 
-    async def undo(self, bucket_ids: Sequence[int], replaced: Sequence[CatalogueEntry] = ()) -> None:
+    async def undo(
+        self, bucket_ids: Sequence[int], replaced: Sequence[CatalogueEntry] = (), mark: LogMark | None = None
+    ) -> None:
         """Remove snapshots from the catalogue, restore the entries that they replaced, and delete the snapshots.
 
         The epoch of now is recorded: that of the snapshots may be fenced meanwhile. If the storage fails again, the
@@ -159,6 +166,7 @@ class Publication:
         """
         self.undoing.update(dict.fromkeys(bucket_ids))
         self.undoing.update((entry.bucket_id, entry) for entry in replaced)
+        self._undoing_mark = mark
         try:
             await self.replace(remove=(), add=(), epoch=self._claim.epoch)
         except StorageError:
@@ -174,6 +182,7 @@ class Publication:
         """
         undone = dict(self.undoing)
         removed = sorted(bucket_id for bucket_id, entry in undone.items() if entry is None)
+        restored_mark = self._undoing_mark
         restored = [entry for entry in undone.values() if entry is not None and entry.bucket_id not in remove]
         await self.attempt(
             lambda: self._storage.replace(
@@ -183,9 +192,10 @@ class Publication:
                 epoch=epoch,
                 writer=self._writer,
                 mark_delete=self._claim.mark_delete,
-                mark=mark,
+                mark=mark or restored_mark,
             )
         )
+        self._undoing_mark = None
         for bucket_id in undone:
             self.undoing.pop(bucket_id, None)
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delayed_tracker.client import AddAnswer, DelayedTrackerClient, SessionClosed, Unavailable
+from delayed_tracker.client import AddAnswer, DelayedTrackerClient, Position, SessionClosed, Unavailable
 from delayed_tracker.client.aio.shared_adds import CALLS_MAX, PackedIndexes, SharedAdds, parts_of
+from delayed_tracker.client.rules.session import Claim
 from delayed_tracker.wire.columns import int_column, pack
 from tests.service.harness.shell import KEY, running_service
 
@@ -19,13 +20,15 @@ class Sent:
 
     def __init__(self) -> None:
         self.calls: list[list[int]] = []
+        self.claims: list[Claim | None] = []
         self.in_flight: list[asyncio.Future[AddAnswer]] = []
 
-    def __call__(self, columns: PackedIndexes, count: int) -> "asyncio.Future[AddAnswer]":
+    def __call__(self, columns: PackedIndexes, count: int, claim: Claim | None) -> "asyncio.Future[AddAnswer]":
         deadlines, ledgers, entries = map(int_column, columns)
         assert deadlines == ledgers == array("q", [entry + 1 for entry in entries])
         assert len(entries) == count
         self.calls.append(list(entries))
+        self.claims.append(claim)
         self.in_flight.append(asyncio.get_running_loop().create_future())
         return self.in_flight[-1]
 
@@ -142,6 +145,25 @@ async def test_a_call_that_is_cut_off_tells_its_batches_so():
         await waiting
     await sent.answer(1)
     assert not adds._senders
+
+
+async def test_the_highest_claim_of_a_call_is_sent():
+    """Batches that share a call share its claim; one that was given up before it was sent takes its claim along."""
+    sent = Sent()
+    adds = shared(sent)
+    one = pack("x", [1])
+    claims = [Claim(Position(1, entry), 7) for entry in (3, 5, 9)]
+    first = await begin(adds, [1], [2])
+    waiting = [asyncio.create_task(adds.add((one, one, pack("x", [0])), 1, claim)) for claim in claims]
+    await turns()
+    waiting[2].cancel()
+    await turns()
+    await sent.answer(0)
+    assert sent.claims == [None, None, claims[1]]
+    await sent.answer(1)
+    await sent.answer(2, offered_through=Position(1, 5))
+    assert [task.result().offered_through for task in waiting[:2]] == [Position(1, 5)] * 2
+    await asyncio.gather(*first)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.data())

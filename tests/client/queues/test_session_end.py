@@ -22,6 +22,7 @@ ENDS = {
 CALLS = {
     "add": lambda session: session.add(1, 1, 1),
     "add_columns": lambda session: session.add_columns([1], [1], [1]),
+    "offers": lambda session: session.offers(),
     "add_stream": lambda session: anext(aiter(session.add_stream(Batches()))),
     "poll": lambda session: session.poll(1),
     "poll_hand_off": lambda session: session.poll_hand_off(1),

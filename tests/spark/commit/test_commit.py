@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from delayed_tracker.spark.commit.commit import RebuiltTracker, StorageCommit
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.spark.commit.staging import PartMade, Staging, usable_parts
 from delayed_tracker.spark.errors import StagedWorkInvalid, StagingUnavailable
+from delayed_tracker.storage.add_log import LogAppend
+from delayed_tracker.storage.add_log_registry import open_add_log
 from delayed_tracker.storage.errors import SnapshotConflict, StorageInUse
+from delayed_tracker.storage.protocol import LogMark
 from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.storage.summary import decode_summary
 from tests.spark.commit.test_staged_part import COUNT_MAX, STEP_MS, sealed_of
@@ -108,6 +112,39 @@ def test_what_was_there_is_replaced_and_deleted(staging, path):
     assert [entry.seal_number for entry in live.entries] == [3, 4]
     assert {entry.bucket_id for entry in live.entries} == ids
     assert (committed.replaced_count, committed.epoch, epoch) == (2, 2, 2)
+
+
+def test_the_log_of_before_is_void_and_the_claim_is_recorded(staging, path):
+    """Records that a service left in the add log are not applied on top of what was rebuilt."""
+    logged = [LogAppend(KEY.topic, KEY.subscription, 1, 1, [b"one", b"two", b"three"])]
+    url = f"sqlite:{path}"
+
+    async def leave_records():
+        log = open_add_log(url)
+        await log.start()
+        await log.append(logged, writer="service")
+        await log.close()
+
+    asyncio.run(leave_records())
+    commit(path, replace(tracker_of(staged_bucket(staging, 1)), offered_through=Position(1, 9)))
+    assert _mark(path) == LogMark(3, Position(1, 9))
+    # A job that was killed after it took over the log, and another that takes the same epoch.
+    with StorageCommit(url) as killed:
+        killed._run(killed._void_log(tracker_of(), 2))
+    commit(path, tracker_of(staged_bucket(staging, 2)))
+    assert _mark(path) == LogMark(3, None)
+
+
+def _mark(path: Path) -> LogMark:
+    async def look():
+        storage = open_storage(f"sqlite:{path}")
+        await storage.start()
+        try:
+            return (await storage.list(*KEY)).log_mark
+        finally:
+            await storage.close()
+
+    return asyncio.run(look())
 
 
 def test_the_same_again_changes_nothing(staging, path):

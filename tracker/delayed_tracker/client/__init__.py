@@ -8,6 +8,7 @@ Open ``aio/client.py`` first.
 from delayed_tracker.client.aio.client import DelayedTrackerClient
 from delayed_tracker.client.aio.lease import Lease
 from delayed_tracker.client.aio.ledgers import LedgerClient
+from delayed_tracker.client.aio.offers import Offers
 from delayed_tracker.client.aio.session import TrackerSession
 from delayed_tracker.client.aio.view import TrackerView
 from delayed_tracker.client.errors import (
@@ -107,6 +108,7 @@ __all__ = [
     "NextDelivery",
     "NotConnected",
     "NotFound",
+    "Offers",
     "OpenAnswer",
     "Overloaded",
     "PeekedMessages",

@@ -149,7 +149,7 @@ class TrackerCore:
         self._state.journal = Journal(last_number)
         self._state.offered_through = offered_through
 
-    def replay(self, number: int, change: Change, now: Instant) -> None:
+    def replay(self, number: int, change: Change) -> None:
         """Apply a change that was logged; the numbers ascend, and none comes after the first call of another verb."""
         journal = self._state.journal
         assert journal is not None

@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Protocol, Self
 from uuid import uuid4
 
-from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.spark.commit.owned_storage import OwnedStorage
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
-from delayed_tracker.storage.errors import SnapshotConflict, SnapshotNotFound
-from delayed_tracker.storage.protocol import CatalogueEntry
+from delayed_tracker.storage.add_log_registry import open_add_log
+from delayed_tracker.storage.errors import AddLogMissing, SnapshotConflict, SnapshotNotFound, StorageError
+from delayed_tracker.storage.protocol import CatalogueEntry, LogMark
 from delayed_tracker.storage.publication import FixedClaim, Publication, catalogue_entry
 
 
@@ -27,6 +28,8 @@ class RebuiltTracker:
     mark_delete: Position
     """Mark-delete position of the cursor that the rebuild applied; BEFORE_ALL if nothing is acknowledged."""
     buckets: Sequence[RebuiltBucket]
+    offered_through: Position = BEFORE_ALL
+    """Every delayed message at or below has ended for the cursor, or is in the buckets; BEFORE_ALL claims nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class StorageCommit(OwnedStorage):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
+        self._url = url
         self._writer = f"rebuild-{uuid4().hex}"
         self._epochs: dict[tuple[str, str], int] = {}
 
@@ -105,10 +109,39 @@ class StorageCommit(OwnedStorage):
         claim = FixedClaim(epoch, tracker.mark_delete)
         publication = Publication(storage, key, writer=self._writer, claim=claim)
         entries = await self._create_all(publication, tracker, epoch, state.last_seal_number)
-        await publication.publish(entries, remove=sorted(old), replaced=state.entries, epoch=epoch)
+        try:
+            mark = await self._void_log(tracker, epoch)
+        except StorageError:
+            await self._delete(entry.bucket_id for entry in entries)
+            raise
+        await publication.publish(
+            entries,
+            remove=sorted(old),
+            replaced=state.entries,
+            epoch=epoch,
+            mark=mark,
+            replaced_mark=state.log_mark,
+        )
         self._epochs[key] = epoch
         await self._delete(old)
         return Committed(epoch, len(old), unchanged=False)
+
+    async def _void_log(self, tracker: RebuiltTracker, epoch: int) -> LogMark | None:
+        """Return the mark under which the tracker's records in the add log are void, with the rebuild's claim.
+
+        A recovery would apply them on top of the rebuilt buckets. Returns None if the storage has no add log.
+        """
+        try:
+            log = open_add_log(self._url)
+        except AddLogMissing:
+            return None
+        try:
+            await log.start()
+            # Anonymous: if this job is killed before it publishes, another one takes the same epoch.
+            extent = await log.take_over(tracker.topic, tracker.subscription, epoch=epoch, writer="")
+        finally:
+            await log.close()
+        return LogMark(extent.last_number, None if tracker.offered_through == BEFORE_ALL else tracker.offered_through)
 
     async def _create_all(
         self, publication: Publication, tracker: RebuiltTracker, epoch: int, last_seal_number: int

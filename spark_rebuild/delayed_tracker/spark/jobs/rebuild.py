@@ -91,7 +91,13 @@ def _make(
 def _commit(target: CommitTarget, plan: TrackerPlan, buckets: Sequence[RebuiltBucket]) -> TrackerSummary:
     subscriber = plan.subscriber
     committed = target.commit(
-        RebuiltTracker(subscriber.topic, subscriber.subscription, subscriber.cursor.mark_delete, buckets)
+        RebuiltTracker(
+            subscriber.topic,
+            subscriber.subscription,
+            subscriber.cursor.mark_delete,
+            buckets,
+            offered_through=plan.offered_through(),
+        )
     )
     return replace(
         plan.summary(),

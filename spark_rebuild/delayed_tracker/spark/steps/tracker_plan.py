@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from pyroaring import BitMap
 
-from delayed_tracker.core.values.columns import ENTRY_ID_MAX, Position
+from delayed_tracker.core.values.columns import BEFORE_ALL, ENTRY_ID_MAX, Position
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.spark.plan.acceptance import IndexOutcome
@@ -53,6 +53,13 @@ class TrackerPlan:
             replay_from=self._replay_from(),
             unread=self.unread.count,
         )
+
+    def offered_through(self) -> Position:
+        """Return the last position that the dispatcher need not offer again; BEFORE_ALL if it must offer everything."""
+        replay_from = self._replay_from()
+        if replay_from is None:
+            return max((bucket.last for bucket in self.plan.buckets), default=BEFORE_ALL)
+        return Position(replay_from.ledger_id, replay_from.entry_id - 1)
 
     def _replay_from(self) -> Position | None:
         left = [

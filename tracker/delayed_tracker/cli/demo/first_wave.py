@@ -3,7 +3,7 @@
 from delayed_tracker.cli.demo.stage import LEASE_MS, POLL_MAX, POLL_WAIT_MS, Stage
 from delayed_tracker.cli.terminal.output import duration, progress
 from delayed_tracker.cli.tracker.offering import offer, server_now_ms
-from delayed_tracker.client import Lease, Position, TrackerSession
+from delayed_tracker.client import Lease, Offers, Position, TrackerSession
 from delayed_tracker.core.values.columns import IndexColumns
 
 HELD_COUNT = 20
@@ -12,9 +12,9 @@ HELD_LEASE_MS = 3_000
 """... after this time, in milliseconds."""
 
 
-async def offer_first(stage: Stage, session: TrackerSession, indexes: IndexColumns) -> None:
+async def offer_first(stage: Stage, session: TrackerSession, offers: Offers, indexes: IndexColumns) -> None:
     """Add the first ledgers at once; the dispatcher delivers the messages that are already due."""
-    outcome = await offer(session, indexes)
+    outcome = await offer(session, indexes, offers=offers)
     stage.cursor.finish_due(indexes, outcome.due)
     stage.say(
         f"offered {outcome.offered_count} messages: {outcome.added_count} tracked, "

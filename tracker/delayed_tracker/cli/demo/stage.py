@@ -24,7 +24,7 @@ LEASE_MS = 20_000
 POLL_MAX = 50
 POLL_WAIT_MS = 1_000
 AGAIN = "again, after the crash"
-"""Group of messages that were delivered and acknowledged before the crash; the snapshots did not contain the acks."""
+"""Group of messages that were delivered and acknowledged before the crash; the add log did not contain the acks yet."""
 PATIENCE_MS = 20_000
 """Milliseconds after its deadline at which an undelivered message counts as a failure."""
 

@@ -72,6 +72,7 @@ class ServiceCommit:
             owner=OWNER,
             expected_epoch=self._epochs.get((tracker.topic, tracker.subscription)),
             mark_delete=None if tracker.mark_delete == BEFORE_ALL else _sent(tracker.mark_delete),
+            offered_through=None if tracker.offered_through == BEFORE_ALL else _sent(tracker.offered_through),
         )
         self._epochs[tracker.topic, tracker.subscription] = answer.epoch
         return Committed(answer.epoch, answer.replaced_count, unchanged=False)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from delayed_tracker.client import TrackerSession
+from delayed_tracker.client import Offers, Position, TrackerSession
 from delayed_tracker.core.values.columns import INT63_MAX, IndexColumns, Int64Array
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.progress import Progress
@@ -72,13 +72,16 @@ async def server_now_ms(session: TrackerSession) -> int:
     return (await session.next_delivery_time()).server_time_ms
 
 
-async def offer(session: TrackerSession, indexes: IndexColumns, *, progress: Progress | None = None) -> OfferOutcome:
+async def offer(
+    session: TrackerSession, indexes: IndexColumns, *, progress: Progress | None = None, offers: Offers | None = None
+) -> OfferOutcome:
     """Add indexes in order, batch by batch.
 
     Args:
         session: an open session.
         indexes: deadlines by the service's clock.
         progress: called with (added, total) after each batch.
+        offers: claims what was answered; the indexes are all that is delayed since its last position. None claims nothing.
     Raises:
         TrackerCallError: a batch failed; the batches before it stay applied, and adding everything again is harmless.
     """
@@ -87,7 +90,12 @@ async def offer(session: TrackerSession, indexes: IndexColumns, *, progress: Pro
     columns: dict[str, list[int]] = {"due": [], "duplicate": [], "beyond_max_delay": [], "below_mark_delete": []}
     for first in range(0, total, OFFER_BATCH):
         batch = indexes.take(slice(first, first + OFFER_BATCH))
-        answer = await session.add_columns(batch.deliver_at_ms, batch.ledger_id, batch.entry_id)
+        columns_of_batch = (batch.deliver_at_ms, batch.ledger_id, batch.entry_id)
+        if offers is None:
+            answer = await session.add_columns(*columns_of_batch)
+        else:
+            last = Position(int(batch.ledger_id[-1]), int(batch.entry_id[-1]))
+            answer = await offers.offer(last, *columns_of_batch)
         added_count += answer.added_count
         _extend(columns["due"], answer.due_offsets, first)
         _extend(columns["duplicate"], answer.duplicate_offsets, first)

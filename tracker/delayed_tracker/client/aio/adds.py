@@ -11,8 +11,8 @@ from delayed_tracker.client.aio.shared_adds import SharedAdds
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.model.bounds import require_type
 from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch
-from delayed_tracker.client.rules.session import SessionRules
-from delayed_tracker.wire.columns import IntColumn, pack_indexes
+from delayed_tracker.client.rules.session import Claim, SessionRules
+from delayed_tracker.wire.columns import pack_indexes
 
 
 class Adds:
@@ -23,7 +23,7 @@ class Adds:
         self._rules = rules
         settings = calls.settings
         shared = self._shared = SharedAdds(
-            lambda columns, count: calls.perform(rules.add_packed(columns, count)),
+            lambda columns, count, claim: calls.perform(rules.add_packed(columns, count, claim)),
             batch_max=lambda: rules.batch_max,
         )
         self._buffer = AddBuffer(
@@ -42,10 +42,9 @@ class Adds:
         pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
         return await self._buffer.add(deliver_at_ms, ledger_id, entry_id)
 
-    async def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> AddAnswer:
+    async def add_packed(self, columns: tuple[bytes, bytes, bytes], count: int, claim: Claim | None) -> AddAnswer:
         """Add a batch; batches that arrive while two calls are in flight share the next."""
-        columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
-        return await self._shared.add(columns, len(deliver_at_ms))
+        return await self._shared.add(columns, count, claim)
 
     async def stream(self, batches: AsyncIterable[IndexBatch]) -> AsyncGenerator[AddAnswer, None]:
         """Send batches over one stream; a task sends while the caller reads the answers."""

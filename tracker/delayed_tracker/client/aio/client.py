@@ -111,6 +111,7 @@ class DelayedTrackerClient:
         owner: str | None = None,
         expected_epoch: int | None = None,
         mark_delete: Position | None = None,
+        offered_through: Position | None = None,
     ) -> ImportAnswer:
         """Replace the whole content of a tracker, open or not, by sealed buckets: by all of them, or by none.
 
@@ -125,6 +126,8 @@ class DelayedTrackerClient:
             owner: name of the importer, shown to a fenced owner; None is this host and process.
             expected_epoch: refuse the import if the tracker has another epoch; None accepts any.
             mark_delete: the cursor's position when the snapshots were made.
+            offered_through: claim that everything delayed and unacknowledged at or below is in the snapshots; None claims
+                nothing. Ignored by a service whose adds are not durable.
         Raises:
             ImportRefused: another import into the tracker is in flight, or the service keeps no snapshots.
             Fenced: the tracker has another epoch, or was opened or cleared in the meantime.
@@ -137,6 +140,7 @@ class DelayedTrackerClient:
             bucket_count=bucket_count,
             expected_epoch=expected_epoch,
             mark_delete=mark_delete,
+            offered_through=offered_through,
         )
         return import_answer(await self._calls.import_stream(import_requests(header, snapshots)))
 

@@ -8,6 +8,7 @@ from typing import Self
 from delayed_tracker.client.aio.adds import Adds
 from delayed_tracker.client.aio.calls import Calls
 from delayed_tracker.client.aio.lease import Lease
+from delayed_tracker.client.aio.offers import Offers
 from delayed_tracker.client.aio.shared_acks import SharedAcks
 from delayed_tracker.client.aio.shared_polls import SharedPolls
 from delayed_tracker.client.aio.view import TrackerView
@@ -30,7 +31,7 @@ from delayed_tracker.client.queues.add_stream import IndexBatch
 from delayed_tracker.client.queues.poll_queue import PollResult, PollTerms
 from delayed_tracker.client.queues.session_end import SessionEnd
 from delayed_tracker.client.rules.session import SessionRules
-from delayed_tracker.wire.columns import IntColumn
+from delayed_tracker.wire.columns import IntColumn, pack_indexes
 
 
 class TrackerSession(TrackerView):
@@ -80,18 +81,37 @@ class TrackerSession(TrackerView):
         self._require_open()
         return await self._adds.add(deliver_at_ms, ledger_id, entry_id)
 
-    async def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> AddAnswer:
+    async def add_columns(
+        self,
+        deliver_at_ms: IntColumn,
+        ledger_ids: IntColumn,
+        entry_ids: IntColumn,
+        *,
+        offered_through: Position | None = None,
+    ) -> AddAnswer:
         """Add many positions as parallel columns, in order.
 
         Columns that do not fit into one call are sent in several, each applied in one step. If a later call fails, the
         earlier ones stay applied; adding everything again is harmless. At most two calls of a session are in flight.
         Batches that arrive in the meantime wait until one of them ends, and share the next.
 
+        Args:
+            deliver_at_ms: wall-clock deadlines, 0 to 2^63-1.
+            ledger_ids: 0 to 2^63-1.
+            entry_ids: 0 to 2^32-1.
+            offered_through: claim that everything delayed and unacknowledged at or below was offered and answered, or is
+                in these columns, which may be empty. :meth:`offers` derives it from the answers.
         Raises:
             InvalidInput: unequal lengths or values out of range, by column and offset; nothing was sent.
         """
         self._require_open()
-        return await self._adds.add_columns(deliver_at_ms, ledger_ids, entry_ids)
+        columns = pack_indexes(deliver_at_ms, ledger_ids, entry_ids)
+        return await self._adds.add_packed(columns, len(deliver_at_ms), self._rules.claim(offered_through))
+
+    def offers(self) -> Offers:
+        """Return an object that offers in reading order, from ``opened.replay_from`` on, and claims what was answered."""
+        self._require_open()
+        return Offers(self._adds, self._rules, self._require_open)
 
     async def add_stream(self, batches: AsyncIterable[IndexBatch]) -> AsyncIterator[AddAnswer]:
         """Add batch after batch over one stream, for replays: answers arrive while later batches are in flight.

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from delayed_tracker.client.model.answers import AddAnswer
 from delayed_tracker.client.queues.add_queue import perhaps_sent
+from delayed_tracker.client.rules.session import Claim
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
 CALLS_MAX: Final = 2
@@ -23,14 +24,15 @@ CALLS_MAX: Final = 2
 
 PackedIndexes: TypeAlias = tuple[bytes, bytes, bytes]
 """Deadlines, ledger ids and entry ids, packed."""
-Send: TypeAlias = Callable[[PackedIndexes, int], Awaitable[AddAnswer]]
-"""Makes the call for this number of positions."""
+Send: TypeAlias = Callable[[PackedIndexes, int, Claim | None], Awaitable[AddAnswer]]
+"""Makes the call for this number of positions, and a claim that they are part of or that ends before them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     columns: PackedIndexes
     count: int
+    claim: Claim | None
     outcome: "asyncio.Future[AddAnswer]"
 
 
@@ -50,7 +52,7 @@ class SharedAdds:
         self._under_way_count = 0
         self._senders: set[asyncio.Task[None]] = set()
 
-    async def add(self, columns: PackedIndexes, count: int) -> AddAnswer:
+    async def add(self, columns: PackedIndexes, count: int, claim: Claim | None = None) -> AddAnswer:
         """Add one batch and return its answer.
 
         Raises:
@@ -60,11 +62,11 @@ class SharedAdds:
         if self._under_way_count < CALLS_MAX:
             self._under_way_count += 1
             try:
-                return await self._send(columns, count)
+                return await self._send(columns, count, claim)
             finally:
                 self._ended()
         outcome: asyncio.Future[AddAnswer] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(columns, count, outcome))
+        self._waiting.append(_Waiting(columns, count, claim, outcome))
         return await outcome
 
     def _ended(self) -> None:
@@ -93,8 +95,11 @@ class SharedAdds:
             b"".join(column) for column in zip(*(each.columns for each in batches), strict=True)
         )
         counts = [each.count for each in batches]
+        # Each claim holds when its own batch is applied, and all are applied together; of two epochs, the newer counts.
+        claims = [each.claim for each in batches if each.claim is not None]
+        claim = max(claims, key=lambda each: (each.epoch, each.position), default=None)
         try:
-            answer = await self._send((deadlines, ledgers, entries), sum(counts))
+            answer = await self._send((deadlines, ledgers, entries), sum(counts), claim)
         except DelayedTrackerError as error:
             _fail(batches, error)
         except BaseException:
@@ -127,6 +132,7 @@ def parts_of(answer: AddAnswer, counts: Sequence[int]) -> Iterator[AddAnswer]:
             duplicate_offsets=duplicate,
             beyond_max_delay_offsets=beyond,
             below_mark_delete_offsets=below,
+            offered_through=answer.offered_through,
         )
 
 

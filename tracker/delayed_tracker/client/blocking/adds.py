@@ -11,9 +11,9 @@ from delayed_tracker.client.blocking.calls import Calls
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.model.bounds import require_type
 from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch
-from delayed_tracker.client.rules.session import SessionRules
+from delayed_tracker.client.rules.session import Claim, SessionRules
 from delayed_tracker.v1 import tracker_pb2 as pb
-from delayed_tracker.wire.columns import IntColumn, pack_indexes
+from delayed_tracker.wire.columns import pack_indexes
 
 
 class Adds:
@@ -43,9 +43,9 @@ class Adds:
         pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
         return self._buffer.add(deliver_at_ms, ledger_id, entry_id)
 
-    def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> AddAnswer:
+    def add_packed(self, columns: tuple[bytes, bytes, bytes], count: int, claim: Claim | None) -> AddAnswer:
         """Add a batch in a call of its own."""
-        return self._calls.perform(self._rules.add_columns(deliver_at_ms, ledger_ids, entry_ids))
+        return self._calls.perform(self._rules.add_packed(columns, count, claim))
 
     def stream(self, batches: Iterable[IndexBatch]) -> Generator[AddAnswer, None, None]:
         """Send batches over one stream; gRPC's thread sends while the caller's thread reads the answers."""

@@ -52,6 +52,8 @@ class AddAnswer:
     duplicate_offsets: tuple[int, ...] = ()
     beyond_max_delay_offsets: tuple[int, ...] = ()
     below_mark_delete_offsets: tuple[int, ...] = ()
+    offered_through: Position | None = None
+    """Claim that the service keeps; None if there is none, or if adds are not durable."""
 
     def results(self, count: int) -> list[AddResult]:
         """Return the result of each of the ``count`` positions, in order."""
@@ -73,7 +75,9 @@ class OpenAnswer:
 
     epoch: int
     replay_from: Position | None
-    """Position to replay unacknowledged delayed entries from; None: from the beginning."""
+    """Position to offer unacknowledged delayed entries from: behind mark-delete, or behind the dispatcher's claim if that
+    is higher. None: from the beginning.
+    """
     recovered_count: int
     bucket_count: int
 
@@ -90,7 +94,9 @@ class DueMessages:
     """
     server_time_ms: int
     replay_required: bool
-    """True if snapshots were lost since the tracker was opened: replay from mark-delete + 1."""
+    """True if snapshots were lost since the tracker was opened: replay from mark-delete + 1, or open it again and replay
+    from ``replay_from``. Claims do not rise until the next open.
+    """
     pause_reading: bool = False
     """True if all messages seem to have the same delay: reading ahead may stop until the tracked ones are delivered."""
 

@@ -86,6 +86,19 @@ def place_message(field: str, position: Position) -> pb.Position:
     )
 
 
+def claim_message(field: str, position: Position) -> pb.Position:
+    """Return the message for the end of what was offered; entry -1 is before the ledger's first.
+
+    Raises:
+        InvalidInput: no entry can have this position.
+    """
+    ledger_id, entry_id = pair(field, position)
+    return pb.Position(
+        ledger_id=bounded(f"{field}.ledger_id", ledger_id, minimum=0, maximum=INT63_MAX),
+        entry_id=bounded(f"{field}.entry_id", entry_id, minimum=-1, maximum=ENTRY_ID_MAX),
+    )
+
+
 def position_message(position: Position) -> pb.Position:
     """Return the message for the position of an entry; raises InvalidInput if no entry can have this position."""
     ledger_id, entry_id = pair("position", position)

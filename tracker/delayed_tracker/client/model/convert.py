@@ -65,6 +65,7 @@ def add_answer(parts: list[tuple[int, pb.AddMessagesResponse]]) -> AddAnswer:
         duplicate_offsets=all_offsets(parts, "duplicate_offsets"),
         beyond_max_delay_offsets=all_offsets(parts, "beyond_max_delay_offsets"),
         below_mark_delete_offsets=all_offsets(parts, "below_mark_delete_offsets"),
+        offered_through=position(parts[-1][1].offered_through) if parts[-1][1].HasField("offered_through") else None,
     )
 
 

@@ -34,6 +34,7 @@ class Batches:
         fields: ColumnFields[Head],
         columns: Sequence[bytes],
         total: int,
+        last: Head | None = None,
     ) -> Exchange[list[tuple[int, Answer]]]:
         """Make one call after the other until all positions are sent; always at least one call.
 
@@ -44,6 +45,7 @@ class Batches:
             fields: the request's columns.
             columns: the packed columns, each of ``total`` values.
             total: number of positions; 0 makes one call without any.
+            last: the request of the last call, in place of ``head``.
         Returns: the answers, each with the offset of its first position.
         Raises:
             TrackerCallError: a call failed; the calls before it stay applied.
@@ -52,7 +54,8 @@ class Batches:
         first = 0
         while first < total or not parts:
             count = min(self.batch_max, total - first)
-            batch = fields.encoded(head, [slice_packed(packed, first, count) for packed in columns])
+            request = head if last is None or first + count < total else last
+            batch = fields.encoded(request, [slice_packed(packed, first, count) for packed in columns])
             try:
                 response = yield from ask(method, batch, answer)
             except BatchTooLarge as error:

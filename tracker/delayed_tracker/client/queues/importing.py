@@ -13,6 +13,7 @@ from delayed_tracker.client.model.bounds import (
     UINT32_MAX,
     UINT64_MAX,
     bounded,
+    claim_message,
     place_message,
     position_message,
     require_type,
@@ -60,6 +61,7 @@ def import_header(
     bucket_count: int,
     expected_epoch: int | None,
     mark_delete: Position | None,
+    offered_through: Position | None = None,
 ) -> pb.ImportSnapshotsRequest:
     """Return the first request. Raises InvalidInput for a value that no header can carry."""
     header = pb.ImportHeader(
@@ -71,6 +73,8 @@ def import_header(
         header.expected_epoch = bounded("expected_epoch", expected_epoch, minimum=0, maximum=UINT64_MAX)
     if mark_delete is not None:
         header.mark_delete.CopyFrom(place_message("mark_delete", mark_delete))
+    if offered_through is not None:
+        header.offered_through.CopyFrom(claim_message("offered_through", offered_through))
     return pb.ImportSnapshotsRequest(header=header)
 
 

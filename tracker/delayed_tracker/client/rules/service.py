@@ -45,6 +45,7 @@ class ServiceRules:
         bucket_count: int,
         expected_epoch: int | None,
         mark_delete: Position | None,
+        offered_through: Position | None = None,
     ) -> pb.ImportSnapshotsRequest:
         """Return the first request of ImportSnapshots; without an owner's name, the owner is this host and process."""
         return import_header(
@@ -54,6 +55,7 @@ class ServiceRules:
             bucket_count=bucket_count,
             expected_epoch=expected_epoch,
             mark_delete=mark_delete,
+            offered_through=offered_through,
         )
 
     def delete_tracker(self, topic: str, subscription: str) -> Exchange[int]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from delayed_tracker.client.errors import BatchTooLarge, InvalidArgument
 from delayed_tracker.client.model import convert
@@ -18,7 +19,7 @@ from delayed_tracker.client.model.answers import (
     RescheduleAnswer,
     ResetAnswer,
 )
-from delayed_tracker.client.model.bounds import UINT32_MAX, UINT64_MAX, bounded, place_message
+from delayed_tracker.client.model.bounds import UINT32_MAX, UINT64_MAX, bounded, claim_message, place_message
 from delayed_tracker.client.model.convert import all_offsets
 from delayed_tracker.client.model.exchange import Exchange, ask
 from delayed_tracker.client.model.settings import ClientSettings
@@ -40,6 +41,13 @@ from delayed_tracker.wire.message_columns import (
 )
 
 
+class Claim(NamedTuple):
+    """Position up to which the dispatcher has offered everything, in one epoch."""
+
+    position: Position
+    epoch: int
+
+
 class SessionRules(ViewRules):
     """Calls of one owner in one epoch, as exchanges."""
 
@@ -47,19 +55,37 @@ class SessionRules(ViewRules):
         super().__init__(settings, topic, subscription)
         self.epoch = opened.epoch
 
+    def claim(self, offered_through: Position | None) -> Claim | None:
+        """Return a claim in the present epoch; raises InvalidInput if no entry can have its position."""
+        if offered_through is None:
+            return None
+        claim_message("offered_through", offered_through)
+        return Claim(offered_through, self.epoch)
+
     def add_columns(self, deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> Exchange[AddAnswer]:
         """Call AddMessages, as often as the columns need."""
         return (yield from self.add_packed(pack_indexes(deliver_at_ms, ledger_ids, entry_ids), len(deliver_at_ms)))
 
-    def add_packed(self, columns: tuple[bytes, bytes, bytes], count: int) -> Exchange[AddAnswer]:
-        """Call AddMessages for ``count`` positions in packed columns, as often as they need."""
+    def add_packed(
+        self, columns: tuple[bytes, bytes, bytes], count: int, claim: Claim | None = None
+    ) -> Exchange[AddAnswer]:
+        """Call AddMessages for ``count`` positions in packed columns, as often as they need.
+
+        The last call carries the claim: it may cover all of the positions. A claim of an earlier epoch is not sent.
+        """
+        head = pb.AddMessagesRequest(tracker=self.tracker, epoch=self.epoch)
+        last = None
+        if claim is not None and claim.epoch == self.epoch:
+            last = pb.AddMessagesRequest(offered_through=claim_message("offered_through", claim.position))
+            last.MergeFrom(head)
         parts = yield from self._batches.send_in_batches(
             "AddMessages",
-            pb.AddMessagesRequest(tracker=self.tracker, epoch=self.epoch),
+            head,
             pb.AddMessagesResponse,
             fields=ADD_COLUMNS,
             columns=columns,
             total=count,
+            last=last,
         )
         return convert.add_answer(parts)
 

@@ -13,7 +13,7 @@ import google_crc32c
 from delayed_tracker.core.values.columns import BEFORE_ALL, ENTRY_ID_MAX, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.errors import ImportRejected, TrackerKey
-from delayed_tracker.service.grpc.wire import require_owner_name, to_key, to_mark_delete
+from delayed_tracker.service.grpc.wire import require_owner_name, to_key, to_mark_delete, to_offered_through
 from delayed_tracker.service.trackers.importing import ImportTerms, IncomingBucket
 from delayed_tracker.v1 import tracker_pb2
 
@@ -46,6 +46,9 @@ class ImportStream:
             owner=require_owner_name(header.owner),
             expected_epoch=header.expected_epoch if header.HasField("expected_epoch") else None,
             mark_delete=to_mark_delete(header.mark_delete) if header.HasField("mark_delete") else BEFORE_ALL,
+            offered_through=to_offered_through(header.offered_through)
+            if header.HasField("offered_through")
+            else BEFORE_ALL,
         )
 
     async def buckets(self) -> AsyncGenerator[IncomingBucket, None]:

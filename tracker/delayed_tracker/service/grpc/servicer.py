@@ -20,6 +20,7 @@ from delayed_tracker.service.grpc.wire import (
     to_indexes,
     to_key,
     to_mark_delete,
+    to_offered_through,
     to_offsets,
     to_positions,
 )
@@ -52,8 +53,8 @@ class TrackerServicer(InspectionServicer):
         response = tracker_pb2.OpenTrackerResponse(
             epoch=opened.epoch, recovered_count=opened.recovered_count, bucket_count=opened.bucket_count
         )
-        if opened.mark_delete != BEFORE_ALL:
-            response.replay_from.CopyFrom(from_position(after(opened.mark_delete)))
+        if (offered := max(opened.mark_delete, opened.offered_through)) != BEFORE_ALL:
+            response.replay_from.CopyFrom(from_position(after(offered)))
         return response
 
     async def CloseTracker(
@@ -78,14 +79,18 @@ class TrackerServicer(InspectionServicer):
         """Add the messages of a request and return its answer, which is sent when the messages are durable."""
         epoch = require_epoch(request.epoch)
         host.require_owner(epoch)
-        outcome = host.add(epoch, to_indexes(columns, batch_max=self._limits.batch_max))
-        return tracker_pb2.AddMessagesResponse(
+        claim = to_offered_through(request.offered_through) if request.HasField("offered_through") else None
+        outcome = host.add(epoch, to_indexes(columns, batch_max=self._limits.batch_max), offered_through=claim)
+        answer = tracker_pb2.AddMessagesResponse(
             added_count=outcome.added_count,
             due_offsets=to_offsets(outcome.due),
             duplicate_offsets=to_offsets(outcome.duplicate),
             beyond_max_delay_offsets=to_offsets(outcome.beyond_max_delay),
             below_mark_delete_offsets=to_offsets(outcome.below_mark_delete),
         )
+        if (in_force := host.offered_through) != BEFORE_ALL:
+            answer.offered_through.CopyFrom(from_position(in_force))
+        return answer
 
     async def PollScheduledMessages(self, request: tracker_pb2.PollScheduledMessagesRequest, context: Context) -> bytes:
         """See tracker.proto. The answer is already encoded."""
@@ -332,8 +337,8 @@ class TrackerServicer(InspectionServicer):
             tracked_count=adopted.tracked_count,
             replaced_count=adopted.replaced_count,
         )
-        if adopted.mark_delete != BEFORE_ALL:
-            response.replay_from.CopyFrom(from_position(after(adopted.mark_delete)))
+        if (offered := max(adopted.mark_delete, adopted.offered_through)) != BEFORE_ALL:
+            response.replay_from.CopyFrom(from_position(after(offered)))
         return response
 
 

@@ -143,6 +143,15 @@ def to_mark_delete(position: tracker_pb2.Position) -> Position:
     return given
 
 
+def to_offered_through(position: tracker_pb2.Position) -> Position:
+    """Return a dispatcher's claim. Raises InvalidInput if no entry is there; entry -1 is before a ledger's first."""
+    if position.ledger_id < 0:
+        raise InvalidInput("offered_through.ledger_id", position.ledger_id, "give 0 or more, or leave the claim out")
+    if not -1 <= position.entry_id <= ENTRY_ID_MAX:
+        raise InvalidInput("offered_through.entry_id", position.entry_id, f"give -1 to {ENTRY_ID_MAX}")
+    return Position(position.ledger_id, position.entry_id)
+
+
 def from_position(position: Position) -> tracker_pb2.Position:
     """Return a position as a message."""
     return tracker_pb2.Position(ledger_id=position.ledger_id, entry_id=position.entry_id)

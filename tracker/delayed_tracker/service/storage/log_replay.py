@@ -10,7 +10,6 @@ from typing import Final
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.values.changes import Change, OfferedThrough
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
-from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
@@ -37,7 +36,6 @@ class LogReplay:
         core: TrackerCore,
         mark: LogMark,
         extent: LogExtent,
-        now: Instant,
         *,
         lost_from: Position | None,
         lost_count: int,
@@ -48,7 +46,6 @@ class LogReplay:
             core: has been recovered; nothing else was done with it.
             mark: what the catalogue contains of the log.
             extent: what the log has; it was taken over.
-            now: of the recovery.
             lost_from: lowest position of the buckets that cannot be read; None if all can.
             lost_count: records that are known to be lost.
         Raises:
@@ -63,7 +60,7 @@ class LogReplay:
         while not is_last:
             read = partial(log.read, *self._key, after=after, bytes_max=PAGE_BYTES)
             page = await self._access.attempt(read, self._counters)
-            lost_count += await self._access.offload(_apply, core, page, extent.claims_void_through, now)
+            lost_count += await self._access.offload(_apply, core, page, extent.claims_void_through)
             read_bytes += sum(len(each.record) for each in page.records)
             after, is_last = max([after, *(each.number for each in page.records)]), page.is_last
         core.skip_changes(extent.last_number)  # if the last records cannot be read
@@ -77,7 +74,7 @@ class LogReplay:
         return read_bytes
 
 
-def _apply(core: TrackerCore, page: LogPage, claims_void_through: int, now: Instant) -> int:
+def _apply(core: TrackerCore, page: LogPage, claims_void_through: int) -> int:
     """Apply a page, without void claims; return the number of its records that cannot be read."""
     lost_count = sum(last - first + 1 for first, last in page.corrupt)
     for each in page.records:
@@ -89,5 +86,5 @@ def _apply(core: TrackerCore, page: LogPage, claims_void_through: int, now: Inst
         if isinstance(change, OfferedThrough) and each.number <= claims_void_through:
             change = None
         if change is not None:
-            core.replay(each.number, change, now)
+            core.replay(each.number, change)
     return lost_count

@@ -114,7 +114,7 @@ class TrackerRecovery:
                 mark = LogMark(extent.last_number)
                 await self._record_mark(state, mark)
             self.log_bytes = await LogReplay(self._key, self._access, self._counters).run(
-                core, mark, extent, now, lost_from=min(lost_from, default=None), lost_count=lost_count
+                core, mark, extent, lost_from=min(lost_from, default=None), lost_count=lost_count
             )
             if not self._access.logs_changes:
                 await self._empty_log(core, state)

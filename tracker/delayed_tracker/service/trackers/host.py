@@ -71,6 +71,8 @@ class Adopted:
 
     epoch: int
     mark_delete: Position
+    offered_through: Position
+    """The claim in force; BEFORE_ALL if there is none."""
     bucket_count: int
     tracked_count: int
     replaced_count: int
@@ -202,6 +204,7 @@ class TrackerHost:
         *,
         owner: str,
         mark_delete: Position,
+        offered_through: Position = BEFORE_ALL,
     ) -> Adopted:
         """Replace every tracked position, also those in memory, by stored snapshots; return when that is durable.
 
@@ -213,6 +216,7 @@ class TrackerHost:
             plan: the recovery plan of the snapshots.
             owner: the importer, who becomes the owner.
             mark_delete: the cursor's when the snapshots were made.
+            offered_through: the claim from now on; ignored without an add log, which would keep it.
         Raises:
             Fenced, TrackerNotOpen, StorageError: nothing was changed.
         """
@@ -237,13 +241,15 @@ class TrackerHost:
                 raise
             self._gate.owner = owner
             with self._gate.step(epoch) as (core, now):
-                replaced_count = core.adopt(plan, mark_delete=mark_delete, now=now)
+                claim = BEFORE_ALL if self._gate.log is None else offered_through
+                replaced_count = core.adopt(plan, mark_delete=mark_delete, now=now, offered_through=claim)
                 self._gate.end_waits(lambda: PollEnded(self.key, "FENCED"))
-                stats, deleting = core.stats(), core.undeleted()
+                stats, deleting, claim = core.stats(), core.undeleted(), core.offered_through
         await self._gate.wait_until_durable(stats.epoch, deleting)
         return Adopted(
             epoch=stats.epoch,
             mark_delete=stats.mark_delete,
+            offered_through=claim,
             bucket_count=len(plan.keep),
             tracked_count=stats.pending_count,
             replaced_count=replaced_count,
@@ -382,14 +388,16 @@ class TrackerHost:
         Args:
             epoch: the owner's.
             indexes: to track.
-            offered_through: the dispatcher's claim, which covers these indexes or ends before them.
+            offered_through: the dispatcher's claim, which covers these indexes or ends before them; in range.
         Raises:
             Overloaded: some would be new, and too many indexes are not stored yet; nothing was added.
         """
         with self._gate.step(epoch) as (core, now):
             self._require_room(core, indexes, now)
             outcome = core.add(indexes, now)
-            if offered_through is not None and self._gate.log is not None:
+            # A claim made without the knowledge that snapshots were lost would cover what they had. The next owner is
+            # told to replay from before them.
+            if offered_through is not None and self._gate.log is not None and not core.replay_required:
                 core.advance_offered_through(offered_through)
         if len(outcome.due):
             # Some may have been tracked until now. They are the dispatcher's when it has the answer.

@@ -45,6 +45,8 @@ class ImportTerms:
     """The import is refused at any other epoch; None accepts the epoch at its beginning."""
     mark_delete: Position = BEFORE_ALL
     """Mark-delete position of the cursor when the snapshots were made."""
+    offered_through: Position = BEFORE_ALL
+    """Claim that everything delayed and unacknowledged at or below is in the snapshots; BEFORE_ALL claims nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,14 @@ class SnapshotImport:
                 raise
             # From here on, the import continues even if the caller goes away.
             terms = self._terms
-            adopting = host.adopt(epoch, self._staged, plan, owner=terms.owner, mark_delete=terms.mark_delete)
+            adopting = host.adopt(
+                epoch,
+                self._staged,
+                plan,
+                owner=terms.owner,
+                mark_delete=terms.mark_delete,
+                offered_through=terms.offered_through,
+            )
             adopted = await registry.run_exclusive(key, adopting)
             registry.events.imported(key, adopted)
             return adopted

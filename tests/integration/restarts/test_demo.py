@@ -88,5 +88,7 @@ async def test_the_demo_holds():
     assert account["lost_count"] == 0
     assert delivery["early_count"] == 0
     assert delivery["recovery"]["recovered_count"] > 0
-    assert delivery["recovery"]["added_again_count"] > 0
+    assert delivery["recovery"]["answered_lost_count"] == 0
+    assert delivery["recovery"]["added_count"] > 0
+    assert delivery["delivered_again_count"] == 0
     assert sum(group["count"] for group in delivery["lateness"] if group["group"] == "second wave") > 100
