@@ -1,4 +1,4 @@
-"""What the journal of one client says about each of its positions, and what the service did against it."""
+"""Facts about each position of one client, by its journal, and what the service did against them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -52,7 +52,7 @@ class Facts:
     positions: dict[Position, Fact] = field(default_factory=dict)
     generation: int = 0
     wrong: list[str] = field(default_factory=list)
-    """What may never happen: early, after a cancel, twice without a kill, under a deadline that nobody has set."""
+    """Mistakes that no crash excuses: early, after a cancel, twice without a kill, under a deadline that nobody has set."""
     twice: Counter[int] = field(default_factory=Counter)
     """Positions that came again although their consumption was answered, by the generation that was killed after it."""
     delivered_count: int = 0

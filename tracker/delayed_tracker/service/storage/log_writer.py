@@ -275,4 +275,3 @@ class LogWriter:
             await asyncio.wait([self._task])
         if self._window_timer is not None:
             self._window_timer.cancel()
-

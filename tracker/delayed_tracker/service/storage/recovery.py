@@ -105,9 +105,9 @@ class TrackerRecovery:
             last_seal_number=state.last_seal_number,
         )
         if extent is not None:
-            lost_from = [
-                entry.first for entry, found in zip(state.entries, buckets, strict=True) if found is None
-            ] + [BEFORE_ALL] * len(state.corrupt)
+            lost_from = [entry.first for entry, found in zip(state.entries, buckets, strict=True) if found is None] + [
+                BEFORE_ALL
+            ] * len(state.corrupt)
             mark, lost_count = state.log_mark, max(0, state.log_mark.number - extent.last_number)
             if lost_count:
                 # Somebody has removed the log, or put an older one there. Numbers go on from what it has.
@@ -140,9 +140,7 @@ class TrackerRecovery:
         )
         await self._attempt(record)
 
-    async def buckets(
-        self, entries: Sequence[CatalogueEntry], cutoff_ms: int | None
-    ) -> list[RecoverableBucket | None]:
+    async def buckets(self, entries: Sequence[CatalogueEntry], cutoff_ms: int | None) -> list[RecoverableBucket | None]:
         """Return the recoverable bucket of each entry; None if its snapshot is missing or corrupt, which is counted.
 
         Raises:
