@@ -151,7 +151,7 @@ class RecordedDirectory:
 @cache
 def _decoded(text: str) -> str:
     hexadecimal = text.replace("\\x", "")
-    return bytes.fromhex(hexadecimal).decode() if text.startswith("\\x") else text
+    return bytes.fromhex(hexadecimal).decode(errors="replace") if text.startswith("\\x") else text
 
 
 def _text(arguments: str) -> str:

@@ -39,11 +39,10 @@ def recorder(recording: Path) -> list[str]:
 async def until_recorded(recording: Path, pid: int) -> None:
     """Return when the recording of a killed process is complete."""
     last = f"{pid} "
-    while not any(
-        line.startswith(last) and line.endswith("+++ killed by SIGKILL +++")
-        for line in recording.read_text("ascii").splitlines()
-    ):
-        await asyncio.sleep(0.05)
+    with recording.open(encoding="ascii") as file:
+        while not (line := file.readline()).startswith(last) or not line.endswith("+++ killed by SIGKILL +++\n"):
+            if not line:
+                await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
