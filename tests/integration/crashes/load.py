@@ -22,6 +22,7 @@ SETTINGS = {
     "delayedDeliveryMaxNumBuckets": "10",
     "consumptionWindowPositions": str(WINDOW),
 }
+SHOWN_MAX = 5
 TWICE_MAX = WINDOW + max(LEASED_MAX, HANDED_OFF_MAX)
 """Consumed positions that one kill may bring back: the window, and what the call carries that fills it."""
 
@@ -61,10 +62,11 @@ class Load:
         twice: Counter[int] = Counter()
         for topic in self.topics:
             facts = self.facts(topic)
-            assert facts.wrong == []
-            assert facts.lost(facts.owed()) == []
+            assert facts.wrong == [], facts.wrong[:SHOWN_MAX]
+            lost = facts.lost(facts.owed())
+            assert lost == [], [(position, facts.positions[position]) for position in lost[:SHOWN_MAX]]
             twice += facts.twice
-        assert [count for count in twice.values() if count > TWICE_MAX] == []
+        assert [count for count in twice.values() if count > TWICE_MAX] == [], twice
         return twice
 
 
