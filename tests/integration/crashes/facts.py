@@ -26,8 +26,9 @@ class End(Enum):
 class Fact:
     """One position."""
 
-    deadlines: set[int]
-    """The deadline in force; several if a call that sets another one was not answered."""
+    deadlines: dict[int, int]
+    """The deadline in force; several if a call that sets another one is not answered. Each with the event of its call.
+    """
     answered: bool = False
     """True if the service has said that it is tracked."""
     end: End | None = None
@@ -35,6 +36,14 @@ class Fact:
     end_generation: int = 0
     perhaps_ended: bool = False
     """True if an acknowledgement or a cancel was sent and not answered."""
+
+    def offer(self, deadline: int, event: int) -> None:
+        """Note that a call may set a deadline."""
+        self.deadlines.setdefault(deadline, event)
+
+    def move(self, deadline: int, event: int) -> None:
+        """Note that the call of an event has set a deadline; those of later calls stay possible."""
+        self.deadlines = {each: begun for each, begun in self.deadlines.items() if begun > event} | {deadline: event}
 
     def finish(self, end: End, event: int, generation: int) -> None:
         self.end, self.end_event, self.end_generation = end, event, generation
@@ -65,7 +74,7 @@ class Facts:
         for number, event in enumerate(events):
             if "kind" in event:
                 self._calls[event["call"]] = (number, event)
-                self._begun(event)
+                self._begun(event, number)
             else:
                 begun, call = self._calls.pop(event["call"])
                 self._answered(call, event["answer"], begun, number)
@@ -74,18 +83,18 @@ class Facts:
         ]
         return self
 
-    def _begun(self, call: Event) -> None:
+    def _begun(self, call: Event, number: int) -> None:
         if call["kind"] == "open":
             self.generation = call["generation"]
         elif call["kind"] == "add":
             for deadline, *position in call["rows"]:
-                self.positions.setdefault(Position(*position), Fact({deadline}))
+                self.positions.setdefault(Position(*position), Fact({deadline: number}))
         elif call["kind"] == "reschedule":
             for deadline, *position in call["rows"]:
-                self.positions[Position(*position)].deadlines.add(deadline)
+                self.positions[Position(*position)].offer(deadline, number)
         elif call["kind"] == "nack" and call["deadline"] is not None:
             for fact in self._of(call["positions"]):
-                fact.deadlines.add(call["deadline"])
+                fact.offer(call["deadline"], number)
         elif call["kind"] in {"ack", "cancel"}:
             call["perhaps_before"] = [fact.perhaps_ended for fact in self._of(call["positions"])]
             for fact in self._of(call["positions"]):
@@ -94,19 +103,19 @@ class Facts:
     def _answered(self, call: Event, answer: Event, begun: int, number: int) -> None:
         match call["kind"]:
             case "add":
-                self._added(call, answer, number)
+                self._added(call, answer, begun, number)
             case "poll" | "hand_off":
                 self._polled(call, answer, begun, number)
             case "reschedule":
                 for offset, (deadline, *position) in enumerate(call["rows"]):
-                    self._moved(self.positions[Position(*position)], deadline, answer, offset)
+                    self._moved(self.positions[Position(*position)], deadline, begun, answer, offset)
             case "nack" if call["deadline"] is not None:
                 for offset, fact in enumerate(self._of(call["positions"])):
-                    self._moved(fact, call["deadline"], answer, offset)
+                    self._moved(fact, call["deadline"], begun, answer, offset)
             case "ack" | "cancel":
                 self._ended(call, answer, number)
 
-    def _added(self, call: Event, answer: Event, number: int) -> None:
+    def _added(self, call: Event, answer: Event, begun: int, number: int) -> None:
         for offset, (deadline, *position) in enumerate(call["rows"]):
             fact = self.positions[Position(*position)]
             if offset in answer["due"]:
@@ -115,7 +124,7 @@ class Facts:
             if offset not in answer["duplicate"]:
                 if fact.answered and not fact.perhaps_ended and not self._handed_off_perhaps(fact):
                     self.wrong.append(f"{Position(*position)} was tracked, and is new to the service")
-                fact.deadlines = {deadline}
+                fact.move(deadline, begun)
             fact.answered, fact.perhaps_ended = True, False
 
     def _handed_off_perhaps(self, fact: Fact) -> bool:
@@ -131,7 +140,7 @@ class Facts:
                 self.wrong.append(f"{Position(*position)} came, and was never added")
                 continue
             if deadline not in fact.deadlines:
-                self.wrong.append(f"{Position(*position)} came under {deadline}, and not one of {fact.deadlines}")
+                self.wrong.append(f"{Position(*position)} came under {deadline}, and not one of {[*fact.deadlines]}")
             if answer["server_ms"] < deadline - self.tick_ms:
                 self.wrong.append(f"{Position(*position)} came {deadline - answer['server_ms']} ms early")
             if fact.end is not None and begun > fact.end_event:
@@ -148,12 +157,12 @@ class Facts:
         else:
             self.twice[fact.end_generation] += 1
 
-    def _moved(self, fact: Fact, deadline: int, answer: Event, offset: int) -> None:
+    def _moved(self, fact: Fact, deadline: int, begun: int, answer: Event, offset: int) -> None:
         unchanged = (offset in answer.get(why, ()) for why in ("leased", "stale", "unknown"))
-        if any(unchanged):
-            fact.deadlines.discard(deadline)
-        else:
-            fact.deadlines = {deadline}
+        if not any(unchanged):
+            fact.move(deadline, begun)
+        elif fact.deadlines.get(deadline) == begun:
+            del fact.deadlines[deadline]
 
     def _ended(self, call: Event, answer: Event, number: int) -> None:
         end = End.CONSUMED if call["kind"] == "ack" else End.CANCELLED
