@@ -34,8 +34,8 @@ class Fact:
     end: End | None = None
     end_event: int = 0
     end_generation: int = 0
-    perhaps_ended: bool = False
-    """True if an acknowledgement or a cancel was sent and not answered."""
+    perhaps_ended: int = 0
+    """Event of an acknowledgement or a cancel that was sent and not answered; 0 if there is none."""
 
     def offer(self, deadline: int, event: int) -> None:
         """Note that a call may set a deadline."""
@@ -87,8 +87,11 @@ class Facts:
         if call["kind"] == "open":
             self.generation = call["generation"]
         elif call["kind"] == "add":
-            for deadline, *position in call["rows"]:
+            facts = [
                 self.positions.setdefault(Position(*position), Fact({deadline: number}))
+                for deadline, *position in call["rows"]
+            ]
+            call["known_before"] = [fact.answered for fact in facts]
         elif call["kind"] == "reschedule":
             for deadline, *position in call["rows"]:
                 self.positions[Position(*position)].offer(deadline, number)
@@ -98,7 +101,7 @@ class Facts:
         elif call["kind"] in {"ack", "cancel"}:
             call["perhaps_before"] = [fact.perhaps_ended for fact in self._of(call["positions"])]
             for fact in self._of(call["positions"]):
-                fact.perhaps_ended = True
+                fact.perhaps_ended = number
 
     def _answered(self, call: Event, answer: Event, begun: int, number: int) -> None:
         match call["kind"]:
@@ -122,10 +125,12 @@ class Facts:
                 fact.finish(End.DUE, number, self.generation)
                 continue
             if offset not in answer["duplicate"]:
-                if fact.answered and not fact.perhaps_ended and not self._handed_off_perhaps(fact):
+                if call["known_before"][offset] and not fact.perhaps_ended and not self._handed_off_perhaps(fact):
                     self.wrong.append(f"{Position(*position)} was tracked, and is new to the service")
                 fact.move(deadline, begun)
-            fact.answered, fact.perhaps_ended = True, False
+            fact.answered = True
+            if fact.perhaps_ended < begun:
+                fact.perhaps_ended = 0
 
     def _handed_off_perhaps(self, fact: Fact) -> bool:
         """Return True if an unanswered hand-off may have taken a position."""
@@ -145,7 +150,7 @@ class Facts:
                 self.wrong.append(f"{Position(*position)} came {deadline - answer['server_ms']} ms early")
             if fact.end is not None and begun > fact.end_event:
                 self._again(Position(*position), fact)
-            fact.end, fact.perhaps_ended, fact.answered = None, False, True
+            fact.end, fact.perhaps_ended, fact.answered = None, 0, True
             if call["kind"] == "hand_off":
                 fact.finish(End.CONSUMED, number, self.generation)
 
@@ -171,7 +176,7 @@ class Facts:
                 # Either an unanswered call has ended it, or it is lost, which the end shows.
                 fact.perhaps_ended = before
             elif offset in answer.get("stale", ()) or offset in answer.get("leased", ()):
-                fact.perhaps_ended = False
+                fact.perhaps_ended = 0
             else:
                 fact.finish(end, number, self.generation)
 

@@ -23,6 +23,8 @@ SETTINGS = {
     "consumptionWindowPositions": str(WINDOW),
 }
 SHOWN_MAX = 5
+WORKING_BYTES = 2_000
+"""Growth of a journal after which its client is at work: an open takes a tenth of it."""
 TWICE_MAX = WINDOW + max(LEASED_MAX, HANDED_OFF_MAX)
 """Consumed positions that one kill may bring back: the window, and what the call carries that fills it."""
 
@@ -35,10 +37,13 @@ class Load:
     topics: list[str]
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
     generation: int = 0
+    _sizes: list[int] = field(default_factory=list)
+    """Bytes of the journals when the service was published."""
 
     def publish(self, address: str, *, draining: bool = False) -> None:
         """Tell the clients where the service is now."""
         self.generation += 1
+        self._sizes = self._journal_sizes()
         Feed(self.generation, address, draining).publish(self.directory / "feed.json")
 
     def journal_of(self, topic: str) -> Path:
@@ -48,6 +53,16 @@ class Load:
     def facts(self, topic: str, *, until: float | None = None) -> Facts:
         """Return what a client knew at a time; None is now."""
         return Facts(TICK_MS).read(read_journal(self.journal_of(topic), until=until))
+
+    async def until_working(self) -> None:
+        """Return when every client has made some calls to the service that was published last."""
+        while any(now < before + WORKING_BYTES for now, before in zip(self._journal_sizes(), self._sizes, strict=True)):
+            self.require_running()
+            await asyncio.sleep(0.02)
+
+    def _journal_sizes(self) -> list[int]:
+        journals = map(self.journal_of, self.topics)
+        return [journal.stat().st_size if journal.exists() else 0 for journal in journals]
 
     def require_running(self) -> None:
         """Raise AssertionError if a client has ended."""

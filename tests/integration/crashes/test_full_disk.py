@@ -74,7 +74,7 @@ async def require_tracked(session: TrackerSession, through: int) -> None:
 
 
 async def test_a_full_disk_refuses_adds_and_loses_nothing(tmp_path: Path, small_disk: Path):
-    """What is due goes out meanwhile; when space is freed adds go on by themselves, and a kill loses none of them."""
+    """Due messages go out meanwhile; when space is freed adds go on by themselves, and a kill loses none of them."""
     storage_url = f"sqlite:{small_disk / 'tracker.db'}"
     service = await ServiceProcess.start(tmp_path, storage_url=storage_url, settings={})
     try:
