@@ -140,7 +140,8 @@ class LoadClient:
         return now_ms() + SOONEST_MS + round((LATEST_MS - SOONEST_MS) * self._rng.random() ** 3)
 
     def _some(self, count: int) -> list[Position]:
-        known = [position for position in self._recent if position in self._unfinished]
+        # A replay notes positions once more.
+        known = list(dict.fromkeys(position for position in self._recent if position in self._unfinished))
         return self._rng.sample(known, min(count, len(known)))
 
     async def _add(self, session: TrackerSession, rows: Rows) -> None:
