@@ -10,22 +10,28 @@ import httpx
 import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
-from delayed_tracker.client import Position, TrackerSession, Unavailable
+from delayed_tracker.client import ClientSettings, DelayedTrackerClient, Position, TrackerSession, Unavailable
 from tests.integration.crashes.tracing import injected
-from tests.integration.harness.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, connect, now_ms
+from tests.integration.harness.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, now_ms
 from tests.integration.harness.lab import HOUR_MS, add
 
-HANG_S = 3.0
+HANG_S = 5.0
 COUNT = 20
 ANSWERED = 1
 """Ledger of adds that are answered before the fault and due in an hour."""
 DUE = 2
-"""Ledger of adds that are answered before the fault and due within a second."""
+"""Ledger of adds that are answered before the fault and due within two seconds."""
 FAULTY = 3
 """Ledger of adds that meet the fault."""
 LATER = 4
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+def connect(address: str) -> DelayedTrackerClient:
+    """Return a client whose calls outlast the hang."""
+    settings = ClientSettings(call_timeout_s=10 * HANG_S, wait_for_ready=False)
+    return DelayedTrackerClient.connect(address, settings=settings)
 
 
 @asynccontextmanager
@@ -35,7 +41,7 @@ async def loaded_service(directory: Path) -> AsyncIterator[tuple[ServiceProcess,
     try:
         async with connect(service.grpc_address) as client, await client.open_tracker(TOPIC, SUBSCRIPTION) as session:
             await add(session, ANSWERED, COUNT)
-            await add(session, DUE, COUNT, in_ms=1_000)
+            await add(session, DUE, COUNT, in_ms=2_000)
             yield service, session
     finally:
         await service.ensure_stopped()
