@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -36,13 +37,16 @@ class ServiceProcess:
     log: Path
 
     @classmethod
-    async def start(cls, work_directory: Path, *, storage_url: str, settings: dict[str, str]) -> Self:
+    async def start(
+        cls, work_directory: Path, *, storage_url: str, settings: dict[str, str], run_by: Sequence[str] = ()
+    ) -> Self:
         """Start the service on free ports of the loopback interface and return when it is ready.
 
         Args:
             work_directory: directory of its log file.
             storage_url: its snapshot storage.
             settings: further configuration keys.
+            run_by: command that becomes the service's process, such as a tracer; its own arguments only.
         Raises:
             ServiceDidNotStart: with the end of the service's log.
         """
@@ -58,7 +62,7 @@ class ServiceProcess:
         arguments = [option for key, value in overrides.items() for option in ("--set", f"{key}={value}")]
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "delayed_tracker.cli", "serve", "--ready-file", str(ready_file), *arguments,
+                *run_by, sys.executable, "-m", "delayed_tracker.cli", "serve", "--ready-file", str(ready_file), *arguments,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=stderr,

@@ -63,10 +63,11 @@ async def work_until_killed(dispatcher: Dispatcher, service: ServiceProcess, aft
 
 
 async def drain(dispatcher: Dispatcher, session: TrackerSession) -> None:
-    """Deliver everything that is due within the load's short deadlines."""
+    """Deliver all that is due within the load's short deadlines, and what a kill brings back of the finished messages."""
+    came = True
     async with asyncio.timeout(DRAIN_S):
-        while dispatcher.due_soon - dispatcher.finished:
-            await dispatcher.deliver_once(session, wait_ms=500)
+        while came or dispatcher.due_soon - dispatcher.finished:
+            came = await dispatcher.deliver_once(session, wait_ms=500) > 0
 
 
 async def audit(dispatcher: Dispatcher, session: TrackerSession) -> None:

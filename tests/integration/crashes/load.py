@@ -1,0 +1,106 @@
+"""The load of several client processes, and the audit of their journals."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.integration.crashes.facts import Facts
+from tests.integration.crashes.journal import read_journal
+from tests.integration.crashes.load_client import HANDED_OFF_MAX, LEASED_MAX, Feed
+from tests.repository.project_tree import ROOT
+
+WINDOW = 200
+TICK_MS = 100
+SETTINGS = {
+    "delayedDeliveryTickTimeMillis": str(TICK_MS),
+    "delayedDeliveryMinIndexCountPerBucket": "50",
+    "delayedDeliveryMaxIndexesPerBucketSnapshotSegment": "10",
+    "delayedDeliveryMaxNumBuckets": "10",
+    "consumptionWindowPositions": str(WINDOW),
+}
+SHOWN_MAX = 5
+WORKING_BYTES = 2_000
+"""Growth of a journal after which its client is at work: an open takes a tenth of it."""
+TWICE_MAX = WINDOW + max(LEASED_MAX, HANDED_OFF_MAX)
+"""Consumed positions that one kill may bring back: the window, and what the call carries that fills it."""
+
+
+@dataclass
+class Load:
+    """Running clients, each with a tracker of its own."""
+
+    directory: Path
+    topics: list[str]
+    processes: list[asyncio.subprocess.Process] = field(default_factory=list)
+    generation: int = 0
+    _sizes: list[int] = field(default_factory=list)
+    """Bytes of the journals when the service was published."""
+
+    def publish(self, address: str, *, draining: bool = False) -> None:
+        """Tell the clients where the service is now."""
+        self.generation += 1
+        self._sizes = self._journal_sizes()
+        Feed(self.generation, address, draining).publish(self.directory / "feed.json")
+
+    def journal_of(self, topic: str) -> Path:
+        """Return the file of the client with that topic."""
+        return self.directory / f"{topic}.journal"
+
+    def facts(self, topic: str, *, until: float | None = None) -> Facts:
+        """Return what a client knew at a time; None is now."""
+        return Facts(TICK_MS).read(read_journal(self.journal_of(topic), until=until))
+
+    async def until_working(self) -> None:
+        """Return when every client has made some calls to the service that was published last."""
+        while any(now < before + WORKING_BYTES for now, before in zip(self._journal_sizes(), self._sizes, strict=True)):
+            self.require_running()
+            await asyncio.sleep(0.02)
+
+    def _journal_sizes(self) -> list[int]:
+        journals = map(self.journal_of, self.topics)
+        return [journal.stat().st_size if journal.exists() else 0 for journal in journals]
+
+    def require_running(self) -> None:
+        """Raise AssertionError if a client has ended."""
+        assert [process.returncode for process in self.processes] == [None] * len(self.processes)
+
+    async def until_drained(self) -> None:
+        """Return when every client has delivered all that is tracked."""
+        assert [await process.wait() for process in self.processes] == [0] * len(self.processes)
+
+    def audit(self) -> Counter[int]:
+        """Assert that nothing is lost, early or back after its end; return how much came twice, by generation."""
+        twice: Counter[int] = Counter()
+        for topic in self.topics:
+            facts = self.facts(topic)
+            assert facts.wrong == [], facts.wrong[:SHOWN_MAX]
+            lost = facts.lost(facts.owed())
+            assert lost == [], [(position, facts.positions[position]) for position in lost[:SHOWN_MAX]]
+            twice += facts.twice
+        assert [count for count in twice.values() if count > TWICE_MAX] == [], twice
+        return twice
+
+
+@asynccontextmanager
+async def running_load(directory: Path, seed: int, *, count: int, replays: bool = False) -> AsyncIterator[Load]:
+    """Start clients; those that still run at the end are killed."""
+    load = Load(directory, [f"topic-{number}" for number in range(count)])
+    try:
+        for topic in load.topics:
+            load.processes.append(
+                await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "tests.integration.crashes.load_client", str(directory / "feed.json"),
+                    str(load.journal_of(topic)), topic, f"{seed}-{topic}", "replay" if replays else "",
+                    cwd=ROOT,
+                )
+            )  # fmt: skip
+        yield load
+    finally:
+        for process in load.processes:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
