@@ -18,6 +18,8 @@ TESTS ?= tests
 PYTEST_ARGS ?=
 # How tests are spread over processes, one more than there are cores. One after the other: make test PARALLEL=
 PARALLEL ?= --numprocesses=auto
+# Histories of make simulate
+SEEDS ?= 300
 # Options for the benchmarks: make bench BENCH_ARGS="--only add,pop"
 BENCH_ARGS ?=
 # The harness around Pulsar's own trackers, for make bench-peers; without it they are left out
@@ -28,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers blocking boards client-environments deep-others deep-property demo format help install java lint lock other-languages proto pulsar-classes reference serve test test-deep
+.PHONY: bench bench-peers blocking boards client-environments deep-others deep-property demo format help install java lint lock other-languages proto pulsar-classes reference serve simulate test test-deep
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +60,9 @@ deep-property: $(READY)  ## the half of test-deep that tries the properties of t
 
 deep-others: $(READY)  ## the other half of test-deep
 	$(DEEP_PYTEST) $(PYTEST_ARGS) --ignore=tests/property tests
+
+simulate: $(READY)  ## simulate histories with crashes and faults on all cores (SEEDS=300)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
 lint: $(READY) $(GENERATOR)  ## check style, types, imports between layers, and that generated files are fresh
 	$(BIN)/ruff check .

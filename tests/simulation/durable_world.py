@@ -22,8 +22,8 @@ from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
 from tests.service.harness.shell import KEY, elapse, make_registry, settle
 from tests.simulation.world import CALM, LEASE_MS, World
 
-WINDOW = 15
-BATCH_MAX = 20
+WINDOW = 4
+BATCH_MAX = 8
 
 
 class SharedByProcesses:
@@ -53,6 +53,7 @@ class DurableWorld(World):
         self.answered = set()  # offered, and the answer has arrived
         self.once_answered = set()
         self.close_count = 0
+        self.in_order = {}  # lease id -> what it handed out, in that order
         self.fenced = []  # processes that have lost the tracker to another one, with their host and epoch
         self.offer_counts = Counter()
         self.offer_number, self.last_offer = 0, {}
@@ -213,6 +214,8 @@ class DurableWorld(World):
         taken = super().take(delivery)
         assert len(self.came_again) <= WINDOW + BATCH_MAX, f"{len(self.came_again)} positions came again"
         self.came_again_max = max(self.came_again_max, len(self.came_again))
+        if taken and delivery.lease_id:
+            self.in_order[delivery.lease_id] = taken
         return taken
 
     def check_not_consumed(self, position):
@@ -252,6 +255,9 @@ class DurableWorld(World):
         lease_id = self.random.choice(sorted(self.leases))
         _, positions = self.leases[lease_id]
         chosen = sorted(position for position in positions if self.random.random() < 0.7)
+        if self.random.random() < 0.4:
+            # The whole lease, in the order of the hand-out, as most dispatchers acknowledge.
+            chosen = [position for position in self.in_order.get(lease_id, ()) if position in positions]
         positions -= set(chosen)
         if not positions:
             del self.leases[lease_id]
@@ -279,8 +285,10 @@ class DurableWorld(World):
         self.note("nacked", len(chosen), outcome.changed_count, later)
 
     def reschedule(self):
+        """Give neighbours another deadline: with luck, all that is left of a bucket."""
         unacked = sorted(self.answered - self.acked)
-        self.call(self._reschedule, self.random.sample(unacked, min(5, len(unacked))))
+        start = self.random.randrange(max(1, len(unacked)))
+        self.call(self._reschedule, unacked[start : start + self.random.randrange(1, 13)])
 
     async def _reschedule(self, chosen):
         host, epoch = self.host, self.epoch

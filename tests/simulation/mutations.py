@@ -38,12 +38,6 @@ MUTATIONS = (
         "    if epoch < 0:\n",
     ),
     Mutation(
-        "skip the check of another writer",
-        f"{STORAGE}/protocol.py",
-        "    if epoch == epoch_now and writer and",
-        "    if False and writer and",
-    ),
-    Mutation(
         "answer before the commit",
         f"{SERVICE}/trackers/host.py",
         "            await self._gate.until_logged(self._gate.log.waited_number)\n",
@@ -113,9 +107,9 @@ MUTATIONS = (
         "",
     ),
     Mutation(
-        "do not log an acknowledgement of a whole lease",
+        "do not log an acknowledgement",
         f"{CORE}/core.py",
-        "            self._state.note(Removed(positions))\n",
+        "            state.note(Removed(positions.take(held)))\n",
         "",
     ),
     Mutation(

@@ -1,25 +1,52 @@
-import asyncio
+"""Histories with an add log: nothing that was answered is lost, and each defect that is put in is found."""
 
 import pytest
 
 from tests.simulation.durable_world import DurableWorld
+from tests.simulation.history import live
+from tests.simulation.mutations import MUTATIONS, seeds_taken
 
 
-async def _run(seed, step_count):
-    world = DurableWorld(seed)
-    failures = []
-    asyncio.get_running_loop().set_exception_handler(
-        lambda _, context: failures.append(context.get("exception") or context["message"])
-    )
-    try:
-        await world.run(step_count)
-        assert not failures, failures
-    except BaseException as error:
-        error.add_note(f"simulation seed {seed}, {step_count} steps; last events: {world.trace[-12:]}")
-        raise
-    return world
+async def _run(seed, step_count=100):
+    return await live(DurableWorld(seed), step_count)
 
 
-@pytest.mark.parametrize("seed", range(20))
-async def test_durable(seed):
-    await _run(seed, 100)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(8, 200))])
+async def test_nothing_that_was_answered_is_lost(seed):
+    """Through crashes at any await, lost answers, takeovers, resets and faults of log and storage."""
+    await _run(seed)
+
+
+@pytest.mark.slow
+async def test_histories_meet_what_they_are_for():
+    """Histories contain crashes, takeovers, resets, cancels, new deadlines, checkpoints and what comes again."""
+    worlds = [await _run(seed) for seed in range(300, 312)]
+    events = [event[1] for world in worlds for event in world.trace]
+    for name in ("crash", "take over", "reset", "cancelled", "rescheduled", "nacked", "imported", "clear", "close"):
+        assert events.count(name) > 1, name
+    assert any(world.came_again_max for world in worlds)
+    assert {world.claims for world in worlds} == {False, True}
+
+
+@pytest.mark.slow
+async def test_one_seed_is_one_history():
+    """The same seed gives the same trace, the same clock and the same next random number."""
+    first, second = await _run(11), await _run(11)
+    assert first.trace == second.trace
+    assert first.clock.now_ms() == second.clock.now_ms()
+    assert first.random.random() == second.random.random()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        pytest.param(mutation, marks=[] if mutation.name == "answer before the commit" else pytest.mark.deep)
+        for mutation in MUTATIONS
+    ],
+    ids=lambda mutation: mutation.name,
+)
+def test_each_defect_is_found(mutation):
+    """A history fails within a thousand seeds."""
+    assert seeds_taken(mutation) is not None
