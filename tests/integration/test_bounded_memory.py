@@ -16,6 +16,8 @@ from tests.integration.harness.lab import HOUR_MS, TOPIC
 
 BATCH = 1_000
 SETTINGS = {
+    # Else the add log on the same disk refuses them first: tests/integration/crashes/test_full_disk.py.
+    "trackerDurableAdds": "false",
     "unstoredIndexesMax": "10000",
     "trackerUnstoredIndexesMax": "8000",
     "delayedDeliveryMinIndexCountPerBucket": "2000",

@@ -48,8 +48,8 @@ async def test_a_data_file_in_use_is_refused(service, tmp_path):
     assert "tracker.db" in str(error)
 
 
-async def test_sigterm_ends_waiting_polls_and_keeps_snapshots(service, tmp_path):
-    """Sealed indexes are kept by an orderly stop; the others come back with the next replay."""
+async def test_sigterm_ends_waiting_polls_and_keeps_every_index(service, tmp_path):
+    """Sealed indexes are in snapshots after an orderly stop; the others come back from the add log."""
     positions = [Position(ledger_id, entry_id) for ledger_id in (1, 2) for entry_id in range(60)]
     async with connect(service.grpc_address) as client, await client.open_tracker("t", "s") as session:
         await session.add_columns(
@@ -61,8 +61,8 @@ async def test_sigterm_ends_waiting_polls_and_keeps_snapshots(service, tmp_path)
     again = await ServiceProcess.start(tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings=SETTINGS)
     try:
         async with connect(again.grpc_address) as client, await client.open_tracker("t", "s") as session:
-            assert session.opened.recovered_count == 60
-            assert await session.contains([1, 2], [0, 0]) == [True, False]
+            assert session.opened.recovered_count == 120
+            assert await session.contains([1, 2], [0, 0]) == [True, True]
     finally:
         await again.ensure_stopped()
 
@@ -87,7 +87,7 @@ async def test_odd_names_are_kept_verbatim(service, tmp_path):
         async with connect(again.grpc_address) as client:
             for topic, subscription in names:
                 async with await client.open_tracker(topic, subscription) as session:
-                    assert session.opened.recovered_count == 60
+                    assert session.opened.recovered_count == 120
                 async with await client.open_tracker(topic, subscription + " ") as other:
                     assert other.opened.recovered_count == 0
     finally:

@@ -6,7 +6,6 @@ import pytest
 
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.trackers.log_keeper import GROWTH_BYTES
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.registry_life import open_tracker, restarted
@@ -62,7 +61,7 @@ async def test_consumed_records_are_cut_when_they_have_grown(make, clock, log):
     ledger = 0
     while not registry.log_keeper.checkpoint_count:
         before = host.log_bytes
-        assert before < GROWTH_BYTES
+        assert before < registry.log_keeper.growth_bytes
         ledger += 1
         host.cancel(opened.epoch, await add(host, opened.epoch, clock, 3_000, ledger=ledger))
         await host.until_durable()
@@ -77,17 +76,17 @@ async def test_needed_records_are_not_cut_however_large(make, clock, log):
     registry = await make()
     host, opened = await open_tracker(registry)
     ledger = 0
-    while host.log_bytes < 2 * GROWTH_BYTES:
+    while host.log_bytes < 2 * registry.log_keeper.growth_bytes:
         ledger += 1
         await add(host, opened.epoch, clock, 20_000, ledger=ledger)
     await elapse(clock, 1_000)
     assert registry.log_keeper.checkpoint_count == 0
-    assert await logged_bytes(log) == host.log_bytes >= 2 * GROWTH_BYTES
+    assert await logged_bytes(log) == host.log_bytes >= 2 * registry.log_keeper.growth_bytes
 
 
 async def test_a_snapshot_is_followed_by_a_cut(make, clock, log):
     """The records that it contains are gone, and a recovery needs none of them."""
-    registry = await make()
+    registry = await make(2**20)
     host, opened = await open_tracker(registry)
     await add(host, opened.epoch, clock, 100)
     assert await logged_bytes(log) == host.log_bytes > 0
@@ -99,7 +98,7 @@ async def test_a_snapshot_is_followed_by_a_cut(make, clock, log):
 
 async def test_a_checkpoint_that_fails_cuts_nothing(make, storage, clock, log):
     """The records are cut after the catalogue has what they say, never before."""
-    registry = await make()
+    registry = await make(2**20)
     host, opened = await open_tracker(registry)
     await add(host, opened.epoch, clock, 100)
     size = host.log_bytes

@@ -19,7 +19,7 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.telemetry.storage_log import CHECKPOINT_FAILED, FENCED
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, StorageError, StorageFormatUnsupported
-from delayed_tracker.storage.protocol import CatalogueEntry, LogMark
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark
 from delayed_tracker.storage.publication import Claim, Publication, catalogue_entry
 from delayed_tracker.storage.summary import decode_summary
 
@@ -179,11 +179,17 @@ class SnapshotWriter(Publication):
         """Remove buckets from the catalogue; with none, record the epoch alone. The caller holds ``catalogue_lock``."""
         await self.replace(remove=bucket_ids, add=(), epoch=epoch, mark=mark)
 
-    async def exchange(self, entries: Sequence[CatalogueEntry], epoch: int) -> Sequence[CatalogueEntry]:
-        """Replace all buckets in the catalogue by these entries, in one step; return the entries replaced.
+    async def exchange(
+        self, entries: Sequence[CatalogueEntry], epoch: int, *, void_through: int | None
+    ) -> CatalogueState:
+        """Replace all buckets in the catalogue by these entries, in one step; return the catalogue of before.
 
         The caller holds ``catalogue_lock``.
 
+        Args:
+            entries: of the snapshots, which no catalogue names yet.
+            epoch: under which they were stored.
+            void_through: last record of the add log that concerns the buckets replaced; None without a log.
         Raises:
             StorageError: nothing was replaced. The snapshots of the entries are deleted, or will be.
         """
@@ -193,8 +199,15 @@ class SnapshotWriter(Publication):
             await self.delete([entry.bucket_id for entry in entries])
             raise
         present = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
-        await self.publish(entries, remove=present, replaced=state.entries, epoch=epoch)
-        return state.entries
+        await self.publish(
+            entries,
+            remove=present,
+            replaced=state.entries,
+            epoch=epoch,
+            mark=None if void_through is None else LogMark(void_through),
+            replaced_mark=None if void_through is None else state.log_mark,
+        )
+        return state
 
     async def record_consumed(self, look: Callable[[], Consumption]) -> Consumption | None:
         """Record the consumed positions of each bucket, and remove deleted buckets from the catalogue, in one write.

@@ -81,12 +81,14 @@ class Adopted:
 class TrackerHost:
     """A tracker that is open, being recovered or closing."""
 
-    __slots__ = ("_gate", "_recorded", "_shared", "_unclaimed")
+    __slots__ = ("_adopting", "_gate", "_recorded", "_shared", "_unclaimed")
 
     def __init__(self, key: TrackerKey, shared: SharedComponents) -> None:
         self._gate = TrackerGate(key, shared)
         self._shared = shared
         self._unclaimed = True
+        self._adopting = False
+        """True while an import replaces the buckets in the catalogue."""
         self._recorded: dict[int, int] = {}
         """Positions that were still tracked, of each stored bucket, when the catalogue learnt of it last."""
 
@@ -228,16 +230,19 @@ class TrackerHost:
                 await self.delete_objects([entry.bucket_id for entry in entries])
                 raise
             # Above the seal numbers of the content that the entries replace.
-            # The new buckets may lack positions that were offered: a claim of before must not outlive the exchange.
-            with self._gate.step(epoch) as (core, _):
-                core.offer_again_from(BEFORE_ALL)
             numbered = [replace(entry, seal_number=core.next_seal_number()) for entry in entries]
-            replaced = await writer.exchange(numbered, epoch)
+            void_through = None if self._gate.log is None else core.last_change
+            self._adopting = True
+            try:
+                replaced = await writer.exchange(numbered, epoch, void_through=void_through)
+            finally:
+                self._adopting = False
             try:
                 self._gate.require_core(epoch)
             except ServiceError:
                 # The tracker was closed before the switch, and its close records consumed positions of the old buckets.
-                await writer.undo([entry.bucket_id for entry in entries], replaced)
+                mark = None if void_through is None else replaced.log_mark
+                await writer.undo([entry.bucket_id for entry in entries], replaced.entries, mark)
                 raise
             self._gate.owner = owner
             with self._gate.step(epoch) as (core, now):
@@ -397,7 +402,9 @@ class TrackerHost:
             outcome = core.add(indexes, now)
             # A claim made without the knowledge that snapshots were lost would cover what they had. The next owner is
             # told to replay from before them.
-            if offered_through is not None and self._gate.log is not None and not core.replay_required:
+            # Neither may it cover what an import is about to replace.
+            blind = core.replay_required or self._adopting
+            if offered_through is not None and self._gate.log is not None and not blind:
                 core.advance_offered_through(offered_through)
         if len(outcome.due):
             # Some may have been tracked until now. They are the dispatcher's when it has the answer.

@@ -1,7 +1,7 @@
 """Keeps the add log short: decides which tracker records its consumed positions, so that its records can be cut.
 
-A tracker is looked at when its records have grown by a quarter of a megabyte, and when a snapshot was stored. If enough
-of its records need not be kept any more, the catalogue learns what was consumed, and they are cut.
+A tracker is looked at when its records have grown by a small part of the log's limit, and when a snapshot was stored. If
+enough of its records need not be kept any more, the catalogue learns what was consumed, and they are cut.
 
 From half of the log's limit on, the trackers that hold most of it are sealed, the largest first; also trackers that no
 dispatcher has opened since the start, which are loaded for it and closed again.
@@ -17,8 +17,8 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.tracker_log import TrackerLog
 
-GROWTH_BYTES: Final = 256 * 2**10
-"""A tracker is looked at each time that its records have grown by this much."""
+_GROWTH_SHARE: Final = 4_096
+"""A tracker is looked at each time that its records have grown by this part of the log's limit: 256 KiB by default."""
 _CUT_SHARE: Final = 2
 """Records are cut if at least one part in this many of a tracker's records can be."""
 
@@ -77,6 +77,11 @@ class LogKeeper:
         self._closing = False
         writer.committed = self.committed
 
+    @property
+    def growth_bytes(self) -> int:
+        """Bytes by which the records of a tracker grow between two looks."""
+        return self._writer.limits.add_log_bytes_max // _GROWTH_SHARE
+
     def opened(self, key: TrackerKey, log_bytes: int) -> None:
         """Note that a tracker is open, and how many bytes of records it has found."""
         self._writer.log_bytes += log_bytes - self.unloaded.pop(key, 0)
@@ -95,13 +100,17 @@ class LogKeeper:
 
     def committed(self, tracker: TrackerLog) -> None:
         """Look at a tracker if its records have grown enough; make room if the log is half full."""
-        if tracker.log_bytes >= self._looked_at.get(tracker.key, 0) + GROWTH_BYTES:
-            self.look_at(tracker.key, tracker.log_bytes)
+        if tracker.log_bytes >= self._looked_at.get(tracker.key, 0) + self.growth_bytes:
+            self._look_at(tracker.key, tracker.log_bytes)
         if 2 * self._writer.log_bytes >= self._writer.limits.add_log_bytes_max and not self._sealing:
             self._begin()
 
-    def look_at(self, key: TrackerKey, log_bytes: int) -> None:
-        """Look at a tracker soon: a part of its records may not be needed any more."""
+    def stored(self, key: TrackerKey, log_bytes: int) -> None:
+        """Look at a tracker whose snapshot was stored, unless its records are few: a checkpoint is a write, too."""
+        if log_bytes >= self.growth_bytes:
+            self._look_at(key, log_bytes)
+
+    def _look_at(self, key: TrackerKey, log_bytes: int) -> None:
         self._looked_at[key] = log_bytes
         self._wanted[key] = None
         self._begin()

@@ -461,7 +461,7 @@ class TrackerRegistry:
 
     def _log_may_shrink(self, key: TrackerKey, log_bytes: int) -> None:
         if self.log_keeper is not None:
-            self.log_keeper.look_at(key, log_bytes)
+            self.log_keeper.stored(key, log_bytes)
 
     async def _relieve_log(self, key: TrackerKey) -> None:
         """Store what the add log has of a tracker that nobody has open. It is closed afterwards, which cuts the log."""
