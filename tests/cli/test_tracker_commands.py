@@ -284,14 +284,15 @@ def test_trackers_lists_open_ones_and_those_on_disk(command, service: ScriptedSe
         ),
         pb.TrackerSummary(tracker=pb.TrackerRef(topic="t", subscription="b")),
         pb.TrackerSummary(tracker=pb.TrackerRef(topic="t", subscription="c"), open=True, recovering=True),
+        pb.TrackerSummary(tracker=pb.TrackerRef(topic="t", subscription="d"), open=True, unloaded=True),
     ]
     service.on("ListTrackers", pb.ListTrackersResponse(trackers=rows))
     ran = command("trackers", "--topic-prefix", "t")
     assert ran.status == 0
-    for word in ("12345", "on disk", "recovering", "3 trackers"):
+    for word in ("12345", "on disk", "recovering", "idle", "4 trackers"):
         assert word in ran.out
     assert service.requests_of("ListTrackers")[0].topic_prefix == "t"
-    assert [row["open"] for row in document(command("trackers", "--json"))["trackers"]] == [True, False, True]
+    assert [row["open"] for row in document(command("trackers", "--json"))["trackers"]] == [True, False, True, True]
 
 
 def test_delete_must_be_meant(command, service: ScriptedService):

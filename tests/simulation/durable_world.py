@@ -12,7 +12,7 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Positi
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.clock import ManualClock, pause
-from delayed_tracker.service.errors import Fenced
+from delayed_tracker.service.errors import Fenced, PollEnded
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.trackers.gate import HostState
@@ -64,8 +64,12 @@ class DurableWorld(World):
         self.in_doubt = set()  # their cancel has no answer: the dispatcher no longer sends them
         self.came_again_max = 0
         self.service_limits = ServiceLimits(
-            leased_positions_max=60, consumption_window_positions=WINDOW, add_log_bytes_max=60_000
+            leased_positions_max=60,
+            consumption_window_positions=WINDOW,
+            add_log_bytes_max=60_000,
+            tracker_idle_unload_ms=(0, 0, 1_000)[seed % 3],
         )
+        self.unload_count = 0
 
     # -- the service -------------------------------------------------------------------------------------------------
 
@@ -101,8 +105,8 @@ class DurableWorld(World):
         """Offer to the process that lost the tracker: it must not answer, unless the new owner has what it answered."""
         unknown = sorted(self.deadlines.keys() - self.answered - self.acked)
         if self.fenced and unknown:
-            _, host, epoch = self.random.choice(self.fenced)
-            self.call(self._offer_to, host, epoch, unknown[:5])
+            registry, _, epoch = self.random.choice(self.fenced)
+            self.call(self._offer_to, registry, epoch, unknown[:5])
 
     async def open(self):
         while True:
@@ -123,6 +127,14 @@ class DurableWorld(World):
         if self.claims:
             again |= {position for position in self.deadlines if position > opened.offered_through}
         self.offer_in_batches(sorted(again - self.acked))
+
+    async def loaded(self):
+        """Bring the tracker back into memory if it was idle."""
+        return await self.registry.loaded_host(KEY)
+
+    def count_effects(self):
+        super().count_effects()
+        self.unload_count += self.registry.idle.unload_count
 
     def offer_in_batches(self, positions):
         for start in range(0, len(positions), 7):
@@ -170,9 +182,10 @@ class DurableWorld(World):
         self.call(self._offer, list(positions))
 
     async def _offer(self, positions):
-        await self._offer_to(self.host, self.epoch, positions)
+        await self._offer_to(self.registry, self.epoch, positions)
 
-    async def _offer_to(self, host, epoch, positions):
+    async def _offer_to(self, registry, epoch, positions):
+        host = await registry.loaded_host(KEY)
         claim = self.claim() if self.claims else None
         self.offer_number += 1
         number = self.offer_number
@@ -208,6 +221,8 @@ class DurableWorld(World):
         )
 
     def check_contains(self, positions):
+        if self.host.state is not HostState.READY:
+            return
         super().check_contains([position for position in positions if position in self.answered])
 
     def take(self, delivery):
@@ -228,7 +243,7 @@ class DurableWorld(World):
 
     async def poll(self):
         hand_off = self.random.random() < 0.2
-        poll = self._hand_off if hand_off else self.host.poll
+        poll = self._hand_off if hand_off else self._poll
         task = asyncio.create_task(
             poll(
                 self.epoch,
@@ -244,8 +259,18 @@ class DurableWorld(World):
             task.cancel()
         await settle()
 
+    async def _poll(self, epoch, **terms):
+        try:
+            host = await self.loaded()
+        except StorageError as error:
+            raise PollEnded(KEY, error.reason) from error
+        return await host.poll(epoch, **terms)
+
     async def _hand_off(self, epoch, **terms):
-        host = self.host
+        try:
+            host = await self.loaded()
+        except StorageError as error:
+            raise PollEnded(KEY, error.reason) from error
         await host.wait_for_window()
         return await host.poll(epoch, **terms)
 
@@ -268,7 +293,7 @@ class DurableWorld(World):
             self.call(self._nack, lease_id, chosen, later)
 
     async def _ack(self, lease_id, chosen):
-        host, epoch = self.host, self.epoch
+        epoch, host = self.epoch, await self.loaded()
         await host.wait_for_window()
         outcome = host.ack(epoch, lease_id, PositionColumns.of(chosen))
         stale = {chosen[offset] for offset in outcome.stale}
@@ -276,13 +301,24 @@ class DurableWorld(World):
         self.note("acked", len(chosen), outcome.changed_count)
 
     async def _nack(self, lease_id, chosen, later):
-        host, epoch = self.host, self.epoch
+        epoch, host = self.epoch, await self.loaded()
         outcome = host.nack(epoch, lease_id, PositionColumns.of(chosen), deliver_at_ms=later)
         if later is None:
             return
         unchanged = {chosen[offset] for offset in (*outcome.stale, *outcome.unknown)}
         await self._moved(dict.fromkeys([position for position in chosen if position not in unchanged], later))
         self.note("nacked", len(chosen), outcome.changed_count, later)
+
+    def slip(self):
+        if self.host.state is HostState.READY:
+            super().slip()
+
+    def advance_mark_delete(self):
+        self.call(self._advance_mark_delete)
+
+    async def _advance_mark_delete(self):
+        await self.loaded()
+        super().advance_mark_delete()
 
     def reschedule(self):
         """Give neighbours another deadline: with luck, all that is left of a bucket."""
@@ -291,7 +327,7 @@ class DurableWorld(World):
         self.call(self._reschedule, unacked[start : start + self.random.randrange(1, 13)])
 
     async def _reschedule(self, chosen):
-        host, epoch = self.host, self.epoch
+        epoch, host = self.epoch, await self.loaded()
         rows = [(self.deadlines[position] + self.random.randrange(5_000), *position) for position in chosen]
         outcome = host.reschedule(epoch, IndexColumns.of(rows))
         unchanged = {chosen[offset] for offset in (*outcome.leased, *outcome.unknown)}
@@ -318,7 +354,7 @@ class DurableWorld(World):
             self.call(self._cancel, self.random.sample(free, min(4, len(free))))
 
     async def _cancel(self, chosen):
-        host, epoch = self.host, self.epoch
+        epoch, host = self.epoch, await self.loaded()
         outcome = host.cancel(epoch, PositionColumns.of(chosen))
         kept = {chosen[offset] for offset in (*outcome.leased, *outcome.unknown)}
         gone = set(chosen) - kept

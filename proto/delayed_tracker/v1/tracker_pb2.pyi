@@ -305,7 +305,7 @@ class GetTrackerStatsRequest(_message.Message):
     def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ...) -> None: ...
 
 class GetTrackerStatsResponse(_message.Message):
-    __slots__ = ("epoch", "owner", "pending_count", "leased_count", "loaded_count", "mutable_count", "late_count", "bucket_count", "snapshot_bytes", "membership_bytes", "next_delivery_at_ms", "mark_delete", "added_count", "recovered_count", "acked_count", "handed_off_count", "cancelled_count", "trimmed_count", "cleared_count", "refused_as_due_count", "dropped_as_corrupt_count", "due_on_offer_count", "duplicate_count", "lease_expired_count", "effects_failed_count", "orphans_swept_count", "snapshots_missing_count", "snapshots_corrupt_count", "replay_required", "server_time_ms", "pause_reading", "merge_count", "merged_index_count", "memory_bytes", "handed_out_count", "rescheduled_count", "log_bytes", "unwritten_consumed_count", "consumption_window_positions", "offered_through")
+    __slots__ = ("epoch", "owner", "pending_count", "leased_count", "loaded_count", "mutable_count", "late_count", "bucket_count", "snapshot_bytes", "membership_bytes", "next_delivery_at_ms", "mark_delete", "added_count", "recovered_count", "acked_count", "handed_off_count", "cancelled_count", "trimmed_count", "cleared_count", "refused_as_due_count", "dropped_as_corrupt_count", "due_on_offer_count", "duplicate_count", "lease_expired_count", "effects_failed_count", "orphans_swept_count", "snapshots_missing_count", "snapshots_corrupt_count", "replay_required", "server_time_ms", "pause_reading", "merge_count", "merged_index_count", "memory_bytes", "handed_out_count", "rescheduled_count", "log_bytes", "unwritten_consumed_count", "consumption_window_positions", "offered_through", "unloaded")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -346,6 +346,7 @@ class GetTrackerStatsResponse(_message.Message):
     UNWRITTEN_CONSUMED_COUNT_FIELD_NUMBER: _ClassVar[int]
     CONSUMPTION_WINDOW_POSITIONS_FIELD_NUMBER: _ClassVar[int]
     OFFERED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    UNLOADED_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     owner: str
     pending_count: int
@@ -386,7 +387,8 @@ class GetTrackerStatsResponse(_message.Message):
     unwritten_consumed_count: int
     consumption_window_positions: int
     offered_through: Position
-    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., loaded_count: _Optional[int] = ..., mutable_count: _Optional[int] = ..., late_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., membership_bytes: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., added_count: _Optional[int] = ..., recovered_count: _Optional[int] = ..., acked_count: _Optional[int] = ..., handed_off_count: _Optional[int] = ..., cancelled_count: _Optional[int] = ..., trimmed_count: _Optional[int] = ..., cleared_count: _Optional[int] = ..., refused_as_due_count: _Optional[int] = ..., dropped_as_corrupt_count: _Optional[int] = ..., due_on_offer_count: _Optional[int] = ..., duplicate_count: _Optional[int] = ..., lease_expired_count: _Optional[int] = ..., effects_failed_count: _Optional[int] = ..., orphans_swept_count: _Optional[int] = ..., snapshots_missing_count: _Optional[int] = ..., snapshots_corrupt_count: _Optional[int] = ..., replay_required: bool = ..., server_time_ms: _Optional[int] = ..., pause_reading: bool = ..., merge_count: _Optional[int] = ..., merged_index_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., handed_out_count: _Optional[int] = ..., rescheduled_count: _Optional[int] = ..., log_bytes: _Optional[int] = ..., unwritten_consumed_count: _Optional[int] = ..., consumption_window_positions: _Optional[int] = ..., offered_through: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+    unloaded: bool
+    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., loaded_count: _Optional[int] = ..., mutable_count: _Optional[int] = ..., late_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., membership_bytes: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., added_count: _Optional[int] = ..., recovered_count: _Optional[int] = ..., acked_count: _Optional[int] = ..., handed_off_count: _Optional[int] = ..., cancelled_count: _Optional[int] = ..., trimmed_count: _Optional[int] = ..., cleared_count: _Optional[int] = ..., refused_as_due_count: _Optional[int] = ..., dropped_as_corrupt_count: _Optional[int] = ..., due_on_offer_count: _Optional[int] = ..., duplicate_count: _Optional[int] = ..., lease_expired_count: _Optional[int] = ..., effects_failed_count: _Optional[int] = ..., orphans_swept_count: _Optional[int] = ..., snapshots_missing_count: _Optional[int] = ..., snapshots_corrupt_count: _Optional[int] = ..., replay_required: bool = ..., server_time_ms: _Optional[int] = ..., pause_reading: bool = ..., merge_count: _Optional[int] = ..., merged_index_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., handed_out_count: _Optional[int] = ..., rescheduled_count: _Optional[int] = ..., log_bytes: _Optional[int] = ..., unwritten_consumed_count: _Optional[int] = ..., consumption_window_positions: _Optional[int] = ..., offered_through: _Optional[_Union[Position, _Mapping]] = ..., unloaded: bool = ...) -> None: ...
 
 class ListBucketsRequest(_message.Message):
     __slots__ = ("tracker",)
@@ -587,7 +589,7 @@ class ListTrackersRequest(_message.Message):
     def __init__(self, topic_prefix: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class TrackerSummary(_message.Message):
-    __slots__ = ("tracker", "open", "recovering", "owner", "epoch", "pending_count", "leased_count", "bucket_count", "next_delivery_at_ms")
+    __slots__ = ("tracker", "open", "recovering", "owner", "epoch", "pending_count", "leased_count", "bucket_count", "next_delivery_at_ms", "unloaded")
     TRACKER_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
     RECOVERING_FIELD_NUMBER: _ClassVar[int]
@@ -597,6 +599,7 @@ class TrackerSummary(_message.Message):
     LEASED_COUNT_FIELD_NUMBER: _ClassVar[int]
     BUCKET_COUNT_FIELD_NUMBER: _ClassVar[int]
     NEXT_DELIVERY_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    UNLOADED_FIELD_NUMBER: _ClassVar[int]
     tracker: TrackerRef
     open: bool
     recovering: bool
@@ -606,7 +609,8 @@ class TrackerSummary(_message.Message):
     leased_count: int
     bucket_count: int
     next_delivery_at_ms: int
-    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., open: bool = ..., recovering: bool = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ...) -> None: ...
+    unloaded: bool
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., open: bool = ..., recovering: bool = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., next_delivery_at_ms: _Optional[int] = ..., unloaded: bool = ...) -> None: ...
 
 class ListTrackersResponse(_message.Message):
     __slots__ = ("trackers", "next_page_token")

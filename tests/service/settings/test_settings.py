@@ -67,6 +67,7 @@ def test_every_limit_of_the_service_can_be_configured():
         "add_log_pending_bytes_max": 2**20 + 2,
         "consumption_window_positions": 191,
         "consumption_window_ms": 192,
+        "tracker_idle_unload_ms": 193,
         "storage_operations_max": 21,
         "tracker_operations_max": 22,
         "storage_attempts_max": 23,

@@ -37,6 +37,7 @@ from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.inspect import inspection
 from delayed_tracker.core.inspect.invariants import check_invariants
 from delayed_tracker.core.inspect.numbers import event_counts, tracker_numbers
+from delayed_tracker.core.inspect.resting import RestingTracker, numbers_without_memory, without_memory
 from delayed_tracker.core.inspect.stats import bucket_views, tracker_stats
 from delayed_tracker.core.rules.recovery import RecoveryPlan
 from delayed_tracker.core.values.changes import (
@@ -78,6 +79,8 @@ _SETTLE_AFTER_MS = 1_000
 """Consumed positions keep their bits for at most this long."""
 _GONE_MAX = 65_536
 """More consumed positions than this are cleared at once."""
+_RETURN_AHEAD_MS = 5_000
+"""A core that was dropped is needed at least this long before its next delivery."""
 
 
 class TrackerClosed(DelayedTrackerError):
@@ -222,6 +225,62 @@ class TrackerCore:
         assert not self._lifecycle.load_share.held_count
         self._lifecycle.load_share = share
         self._finish(now)
+
+    # -- resting -------------------------------------------------------------------------------------------------------
+
+    @property
+    def can_rest(self) -> bool:
+        """True if a recovery from catalogue and log would lose nothing, once both are written.
+
+        There are no leases, also no ended ones, nothing is retried, and no replay is asked for. O(1).
+        """
+        state = self._state
+        return (
+            state.journal is not None
+            and not state.leases.leased_count
+            and self.next_timer().elapsed_ms is None
+            and self.load_share.place is None
+            and not self._lifecycle.replay_required
+            and not self._lifecycle.undeleted()
+        )
+
+    def falls_due_ms(self) -> int | None:
+        """Return the time from which the core is needed in memory without a call; None if nothing is tracked.
+
+        It is a prefetch window, or five seconds, before the next delivery, and no later than the next prefetch.
+        """
+        delivery_ms = self.next_delivery_ms()
+        if delivery_ms is not None:
+            delivery_ms -= max(self.limits.prefetch_window_ms, _RETURN_AHEAD_MS)
+        return earliest((delivery_ms, self.next_timer().wall_ms))
+
+    def rest(self, now_ms: int) -> RestingTracker:
+        """Return what a later :meth:`resume` and readers of numbers need; the core is not used afterwards."""
+        return RestingTracker(
+            stats=without_memory(self.stats()),
+            numbers=numbers_without_memory(self.numbers(now_ms)),
+            counters=self._state.counters,
+            last_lease_id=self._state.leases.last_id,
+            offered_through=self.offered_through,
+            falls_due_ms=self.falls_due_ms(),
+        )
+
+    def resume(self, before: RestingTracker, *, lost: bool) -> None:
+        """Go on with the counters and lease ids of a core that has rested; called once, right after the recovery.
+
+        Args:
+            before: as :meth:`rest` returned it.
+            lost: True if snapshots or records of the log were lost meanwhile: the dispatcher has to replay.
+        """
+        state = self._state
+        state.leases.number_after(before.last_lease_id)
+        counters, tracked = before.counters, state.counters.tracked
+        # Lost positions leave; consumed ones come back if the catalogue cannot tell them any more.
+        counters.dropped_as_corrupt += max(0, counters.tracked - tracked)
+        counters.recovered += max(0, tracked - counters.tracked)
+        counters.tracked = tracked
+        state.counters = counters
+        self._lifecycle.replay_required |= lost
 
     # -- adding --------------------------------------------------------------------------------------------------------
 

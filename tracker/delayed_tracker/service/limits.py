@@ -7,6 +7,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 NAME_BYTES_MAX = 4_096
 """Topics and subscriptions have 1 to this many bytes of UTF-8."""
 OWNER_BYTES_MAX = 1_024
+_MAY_BE_ZERO = frozenset({"labelled_trackers_max", "tracker_idle_unload_ms"})
 
 
 @dataclass(slots=True)
@@ -67,6 +68,8 @@ class ServiceLimits:
     """Acknowledged or handed-off positions of all trackers that are not in the add log yet; at the limit, acks wait."""
     consumption_window_ms: int = 200
     """Time in which such positions are in the add log; once it is over, acks wait until they are."""
+    tracker_idle_unload_ms: int = 600_000
+    """A tracker that nobody uses for so long, and that needs nothing for as long, leaves memory; 0 means never."""
     retry_after_ms: int = 1_000
     """Delay before a retry, sent with a refusal."""
     storage_operations_max: int = 128
@@ -86,12 +89,10 @@ class ServiceLimits:
 
     def __post_init__(self) -> None:
         """Refuse values with which the service cannot work."""
-        if self.labelled_trackers_max < 0:
-            raise InvalidInput("labelled_trackers_max", self.labelled_trackers_max, "give 0 or more")
         for name in self.__slots__:
-            value = getattr(self, name)
-            if value < 1 and name != "labelled_trackers_max":
-                raise InvalidInput(name, value, "give 1 or more")
+            value, minimum = getattr(self, name), 0 if name in _MAY_BE_ZERO else 1
+            if value < minimum:
+                raise InvalidInput(name, value, f"give {minimum} or more")
         if self.lease_default_ms > self.lease_max_ms:
             raise InvalidInput("lease_default_ms", self.lease_default_ms, f"give at most {self.lease_max_ms}")
 

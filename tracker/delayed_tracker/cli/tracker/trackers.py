@@ -47,4 +47,6 @@ def trackers(
 def _state(tracker: TrackerSummary) -> str:
     if tracker.recovering:
         return "recovering"
+    if tracker.unloaded:
+        return "idle"
     return "open" if tracker.open else "on disk"

@@ -129,6 +129,7 @@ def tracker_stats(answer: pb.GetTrackerStatsResponse) -> TrackerStats:
             answer.consumption_window_positions if answer.HasField("consumption_window_positions") else None
         ),
         offered_through=position(answer.offered_through) if answer.HasField("offered_through") else None,
+        unloaded=answer.unloaded,
     )
 
 
@@ -210,6 +211,7 @@ def _tracker_summary(message: pb.TrackerSummary) -> TrackerSummary:
         leased_count=message.leased_count,
         bucket_count=message.bucket_count,
         next_delivery_at_ms=message.next_delivery_at_ms if message.HasField("next_delivery_at_ms") else None,
+        unloaded=message.unloaded,
     )
 
 

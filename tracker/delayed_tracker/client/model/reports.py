@@ -65,6 +65,8 @@ class TrackerStats:
     """Limit of ``unwritten_consumed_count`` of all trackers together; None without an add log."""
     offered_through: Position | None
     """The dispatcher's claim: all that is delayed and unacknowledged up to it was offered. None if there is none."""
+    unloaded: bool
+    """True if the tracker is idle and not in memory; sizes of what is in memory are 0."""
 
     @property
     def unaccounted_count(self) -> int:
@@ -215,7 +217,7 @@ class TrackerSummary:
     topic: str
     subscription: str
     open: bool
-    """True if the tracker is loaded; otherwise it is only on disk."""
+    """True if the tracker is open, in memory or not; otherwise it is only on disk."""
     recovering: bool
     owner: str
     epoch: int
@@ -223,6 +225,8 @@ class TrackerSummary:
     leased_count: int
     bucket_count: int
     next_delivery_at_ms: int | None
+    unloaded: bool = False
+    """True if the tracker is open, idle and not in memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,11 @@ class LeaseTable:
             self._unlisted, self._unlisted_count = None, 0
         return self._bits
 
+    @property
+    def last_id(self) -> int:
+        """Highest id that was issued, by this table or an earlier one."""
+        return self._last_id
+
     def number_after(self, last_id: int) -> None:
         """Treat all ids up to ``last_id`` as issued, by an earlier table of this tracker."""
         self._last_id = max(self._last_id, last_id)

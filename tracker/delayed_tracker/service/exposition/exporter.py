@@ -221,8 +221,8 @@ class ServiceMetrics:
             yield free, (sample(free.name, backend, space.free_bytes).encode(),)
 
     def _log_lines(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
-        log, keeper = self._trackers.log, self._trackers.log_keeper
-        if log is not None and keeper is not None:
+        log, keeper, idle = self._trackers.log, self._trackers.log_keeper, self._trackers.idle
+        if log is not None and keeper is not None and idle is not None:
             for family, value in (
                 (catalogue.LOG_BYTES, log.log_bytes),
                 (catalogue.LOG_BYTES_MAX, log.limits.add_log_bytes_max),
@@ -234,6 +234,9 @@ class ServiceMetrics:
                 (catalogue.LOG_FAILING, log.failure is not None and not log.is_broken),
                 (catalogue.LOG_BROKEN, log.is_broken),
                 (catalogue.LOG_CHECKPOINTS, keeper.checkpoint_count),
+                (catalogue.UNLOADED_TRACKERS, idle.unloaded_count),
+                (catalogue.UNLOADS, idle.unload_count),
+                (catalogue.RELOADS, idle.reload_count),
                 (catalogue.UNWRITTEN, log.unwritten_removed_count),
                 (catalogue.UNWRITTEN_MAX, log.limits.consumption_window_positions),
             ):

@@ -50,17 +50,26 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         self._registry = registry
         self._limits = registry.service_limits
 
-    def _host(self, request: Any) -> TrackerHost:
-        return self._registry.host(to_key(request.tracker))
+    async def _loaded_host(self, request: Any) -> TrackerHost:
+        """Return the host of the tracker, brought back into memory if it was unloaded.
 
-    async def _viewed(self, request: Any) -> TrackerHost:
+        There is no await for a tracker that is in memory.
+        """
+        return await self._registry.loaded_host(to_key(request.tracker))
+
+    async def _viewed(self, request: Any, *, loaded: bool = True) -> TrackerHost:
         """Return the host of the tracker, for an operator. If it is not open here, the error states if the storage has
         the tracker.
 
-        Dispatchers call :meth:`_host`: they open the tracker next, and a query of the storage would only delay them.
+        Dispatchers call :meth:`_loaded_host`: they open the tracker next, and a query of the storage would only delay
+        them.
+
+        Args:
+            request: names the tracker.
+            loaded: False leaves an unloaded tracker as it is.
         """
         try:
-            return self._host(request)
+            return await self._loaded_host(request) if loaded else self._registry.host(to_key(request.tracker))
         except TrackerNotOpen as error:
             raise TrackerNotOpen(error.key, stored=await is_stored(self._registry, error.key)) from error
 
@@ -68,7 +77,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         self, columned: Columned[tracker_pb2.ContainsMessagesRequest], _context: Context
     ) -> tracker_pb2.ContainsMessagesResponse:
         """See tracker.proto."""
-        host = self._host(columned.head)
+        host = await self._loaded_host(columned.head)
         positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         tracked = host.contains(positions).nonzero()[0]
         return tracker_pb2.ContainsMessagesResponse(tracked_offsets=to_offsets(tracked))
@@ -77,7 +86,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         self, request: tracker_pb2.NextDeliveryTimeRequest, _context: Context
     ) -> tracker_pb2.NextDeliveryTimeResponse:
         """See tracker.proto."""
-        host = self._host(request)
+        host = await self._loaded_host(request)
         response = tracker_pb2.NextDeliveryTimeResponse(server_time_ms=host.now_ms())
         if (next_ms := host.next_delivery_ms()) is not None:
             response.next_delivery_at_ms = next_ms
@@ -87,7 +96,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         self, request: tracker_pb2.GetTrackerStatsRequest, _context: Context
     ) -> tracker_pb2.GetTrackerStatsResponse:
         """See tracker.proto."""
-        host = await self._viewed(request)
+        host = await self._viewed(request, loaded=False)
         stats, counters = host.stats(), host.counters
         response = tracker_pb2.GetTrackerStatsResponse(
             epoch=stats.epoch,
@@ -126,6 +135,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
             replay_required=stats.replay_required,
             pause_reading=host.pause_reading,
             server_time_ms=host.now_ms(),
+            unloaded=host.state is HostState.UNLOADED,
         )
         if stats.next_delivery_ms is not None:
             response.next_delivery_at_ms = stats.next_delivery_ms
@@ -147,7 +157,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
         self, request: tracker_pb2.FilterEntriesRequest, _context: Context
     ) -> tracker_pb2.FilterEntriesResponse:
         """See tracker.proto."""
-        host = self._host(request)
+        host = await self._loaded_host(request)
         ranges = [EntryRange(asked.ledger_id, asked.first_entry_id, asked.last_entry_id) for asked in request.ranges]
         require_ranges(ranges)
         parts = untracked(host.core_for_reading(), ranges, answer_max=self._limits.batch_max)
@@ -255,6 +265,7 @@ def _summary(row: TrackerRow) -> tracker_pb2.TrackerSummary:
         pending_count=stats.pending_count,
         leased_count=stats.leased_count,
         bucket_count=stats.bucket_count,
+        unloaded=row.host.state is HostState.UNLOADED,
     )
     if stats.next_delivery_ms is not None:
         summary.next_delivery_at_ms = stats.next_delivery_ms

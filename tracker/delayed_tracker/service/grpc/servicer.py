@@ -68,7 +68,7 @@ class TrackerServicer(InspectionServicer):
         self, columned: Columned[tracker_pb2.AddMessagesRequest], _context: Context
     ) -> tracker_pb2.AddMessagesResponse:
         """See tracker.proto."""
-        host = self._host(columned.head)
+        host = await self._loaded_host(columned.head)
         answer = self._added(host, columned.head, columned.columns)
         await host.until_durable()
         return answer
@@ -94,7 +94,7 @@ class TrackerServicer(InspectionServicer):
 
     async def PollScheduledMessages(self, request: tracker_pb2.PollScheduledMessagesRequest, context: Context) -> bytes:
         """See tracker.proto. The answer is already encoded."""
-        host = self._host(request)
+        host = await self._loaded_host(request)
         limits = self._limits
         if not 1 <= request.max_messages <= limits.poll_messages_max:
             raise InvalidInput("max_messages", request.max_messages, f"give 1 to {limits.poll_messages_max}")
@@ -150,7 +150,7 @@ class TrackerServicer(InspectionServicer):
     ) -> tracker_pb2.AckMessagesResponse:
         """See tracker.proto."""
         request = columned.head
-        host = self._host(request)
+        host = await self._loaded_host(request)
         positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         epoch = require_epoch(request.epoch)
         await host.wait_for_window()
@@ -169,7 +169,7 @@ class TrackerServicer(InspectionServicer):
     ) -> tracker_pb2.NackMessagesResponse:
         """See tracker.proto."""
         request = columned.head
-        host = self._host(request)
+        host = await self._loaded_host(request)
         positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         outcome = host.nack(
             require_epoch(request.epoch),
@@ -189,7 +189,7 @@ class TrackerServicer(InspectionServicer):
         self, request: tracker_pb2.AdvanceMarkDeleteRequest, _context: Context
     ) -> tracker_pb2.AdvanceMarkDeleteResponse:
         """See tracker.proto."""
-        host = self._host(request)
+        host = await self._loaded_host(request)
         if not request.HasField("mark_delete"):
             raise InvalidInput("mark_delete", None, "give the cursor's mark-delete position")
         outcome = host.advance_mark_delete(require_epoch(request.epoch), to_mark_delete(request.mark_delete))
@@ -224,7 +224,7 @@ class TrackerServicer(InspectionServicer):
             request = _completed(columned.head, first)
             await self._registry.calls.iteration_budget.take(columned.row_count)
             await self._until_room(request, columned.columns)
-            host = self._host(request)
+            host = await self._loaded_host(request)
             answer = self._added(host, request, columned.columns)
             await host.until_durable()
             await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
@@ -242,7 +242,7 @@ class TrackerServicer(InspectionServicer):
         """
         indexes = None
         while True:
-            host = self._host(request)
+            host = await self._loaded_host(request)
             epoch = require_epoch(request.epoch)
             host.require_owner(epoch)
             if host.unstored.has_room:
@@ -259,7 +259,7 @@ class TrackerServicer(InspectionServicer):
     ) -> tracker_pb2.ExtendLeaseResponse:
         """See tracker.proto."""
         request = columned.head
-        host = self._host(request)
+        host = await self._loaded_host(request)
         if not 1 <= request.lease_ms <= self._limits.lease_max_ms:
             raise InvalidInput("lease_ms", request.lease_ms, f"give 1 to {self._limits.lease_max_ms}")
         named = any(columned.columns)
@@ -279,7 +279,7 @@ class TrackerServicer(InspectionServicer):
     ) -> tracker_pb2.CancelMessagesResponse:
         """See tracker.proto."""
         request = columned.head
-        host = self._host(request)
+        host = await self._loaded_host(request)
         positions = to_positions(columned.columns, batch_max=self._limits.batch_max)
         outcome = host.cancel(require_epoch(request.epoch), positions)
         await host.until_durable()
@@ -294,7 +294,7 @@ class TrackerServicer(InspectionServicer):
     ) -> tracker_pb2.RescheduleMessagesResponse:
         """See tracker.proto."""
         request = columned.head
-        host = self._host(request)
+        host = await self._loaded_host(request)
         indexes = to_indexes(columned.columns, batch_max=self._limits.batch_max)
         outcome = host.reschedule(require_epoch(request.epoch), indexes)
         await host.until_durable()
@@ -324,7 +324,8 @@ class TrackerServicer(InspectionServicer):
         self, request: tracker_pb2.SealBucketRequest, _context: Context
     ) -> tracker_pb2.SealBucketResponse:
         """See tracker.proto."""
-        return tracker_pb2.SealBucketResponse(sealed_count=self._host(request).seal(require_epoch(request.epoch)))
+        host = await self._loaded_host(request)
+        return tracker_pb2.SealBucketResponse(sealed_count=host.seal(require_epoch(request.epoch)))
 
     async def ImportSnapshots(self, requests: ImportRequests, _context: Context) -> tracker_pb2.ImportSnapshotsResponse:
         """See tracker.proto."""

@@ -420,6 +420,19 @@ LOG_CHECKPOINTS: Final = Family(
     _COUNTER,
     "Times that the consumed positions of an open tracker were recorded, so that its records can be cut.",
 )
+UNLOADED_TRACKERS: Final = Family(
+    "delayed_tracker_unloaded_trackers",
+    _GAUGE,
+    "Open trackers that are idle and not in memory (trackerIdleUnloadMillis).",
+)
+UNLOADS: Final = Family(
+    "delayed_tracker_tracker_unloads_total", _COUNTER, "Times that an idle tracker has left memory."
+)
+RELOADS: Final = Family(
+    "delayed_tracker_tracker_reloads_total",
+    _COUNTER,
+    "Times that a tracker was brought back into memory, for a call or because its next delivery was near.",
+)
 UNWRITTEN: Final = Family(
     "delayed_tracker_unwritten_consumed_positions",
     _GAUGE,

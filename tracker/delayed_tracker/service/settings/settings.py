@@ -122,6 +122,7 @@ class Settings:
             add_log_pending_bytes_max=self.storage.add_log_pending_bytes_max,
             consumption_window_positions=self.storage.consumption_window_positions,
             consumption_window_ms=self.storage.consumption_window_ms,
+            tracker_idle_unload_ms=self.storage.tracker_idle_unload_ms,
             unstored_indexes_max=self.storage.unstored_indexes_max,
             tracker_unstored_indexes_max=self.storage.tracker_unstored_indexes_max,
             storage_operations_max=self.storage.storage_operations_max,

@@ -69,6 +69,18 @@ class StorageSettings(Section):
         maximum=60_000,
         reloadable=True,
     )
+    tracker_idle_unload_ms: int = setting(
+        600_000,
+        "trackerIdleUnloadMillis",
+        Group.STORAGE,
+        "A tracker that nobody uses for this long leaves memory if it has no leases and its next delivery is further away "
+        "than this and the prefetch window; the next call, or the approach of the delivery, brings it back. 0 keeps all "
+        "trackers in memory, as does trackerDurableAdds=false.",
+        unit="ms",
+        minimum=0,
+        maximum=365 * _DAY_MS,
+        reloadable=True,
+    )
     mutable_indexes_max: int = setting(
         1_000_000,
         "mutableIndexesMax",

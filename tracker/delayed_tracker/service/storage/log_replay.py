@@ -30,6 +30,8 @@ class LogReplay:
         self._key = key
         self._access = access
         self._counters = counters
+        self.lost_count = 0
+        """Records that are missing or cannot be read."""
 
     async def run(
         self,
@@ -64,6 +66,7 @@ class LogReplay:
             read_bytes += sum(len(each.record) for each in page.records)
             after, is_last = max([after, *(each.number for each in page.records)]), page.is_last
         core.skip_changes(extent.last_number)  # if the last records cannot be read
+        self.lost_count = lost_count
         if lost_count:
             self._counters.log_records_corrupt += lost_count
             lost = SnapshotCorrupt(f"{lost_count} records of the add log are missing or fail their checksum")

@@ -66,6 +66,13 @@ class TrackerRecovery:
         """Catalogued snapshots of this tracker that cannot be read."""
         self.log_bytes = 0
         """Bytes of the records that the recovered core still needs in the add log."""
+        self.lost_record_count = 0
+        """Records of the add log that are missing or cannot be read."""
+
+    @property
+    def has_losses(self) -> bool:
+        """True if snapshots or records of the add log are lost."""
+        return bool(self.missing_count or self.corrupt_count or self.lost_record_count)
 
     async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now: Instant) -> TrackerCore:
         """Return a core with the positions of all catalogued snapshots, under a new epoch.
@@ -85,6 +92,37 @@ class TrackerRecovery:
             return TrackerCore.recovered(
                 limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now=now, loads=False
             )
+        return await self._core(limits, state, extent, mark_delete=in_force, now=now)
+
+    async def resume(self, limits: TrackerLimits, *, epoch: int, mark_delete: Position, now: Instant) -> TrackerCore:
+        """Return a core like the one that this process has dropped, under the same epoch.
+
+        Raises:
+            Fenced: another process owns the tracker.
+            StorageUnavailable: nothing was recovered; try again.
+        """
+        try:
+            extent = await self._take_over(epoch)
+        except SnapshotConflict as error:
+            state = await self._attempt(lambda: self._storage.list(*self._key))
+            raise self._fenced(epoch, state) from error
+        # After the log: a process that takes over later writes to the catalogue first.
+        state = await self._attempt(lambda: self._storage.list(*self._key))
+        if state.epoch != epoch:
+            raise self._fenced(epoch, state)
+        in_force = max(_mark_delete(state), mark_delete)
+        return await self._core(limits, state, extent, mark_delete=in_force, now=now)
+
+    async def _core(
+        self,
+        limits: TrackerLimits,
+        state: CatalogueState,
+        extent: LogExtent | None,
+        *,
+        mark_delete: Position,
+        now: Instant,
+    ) -> TrackerCore:
+        """Return a core with what catalogue and log have, both of which are fenced."""
         # Without an add log the dispatcher replays, and sends what is due by now at once.
         cutoff_ms = None if self._access.logs_changes else limits.cutoff_ms(now.wall_ms)
         buckets = await self.buckets(state.entries, cutoff_ms)
@@ -98,7 +136,7 @@ class TrackerRecovery:
             limits,
             [found for found in buckets if found is not None],
             epoch=state.epoch,
-            mark_delete=in_force,
+            mark_delete=mark_delete,
             now=now,
             cutoff_ms=cutoff_ms,
             lost_bucket_ids=lost,
@@ -113,9 +151,11 @@ class TrackerRecovery:
                 # Somebody has removed the log, or put an older one there. Numbers go on from what it has.
                 mark = LogMark(extent.last_number)
                 await self._record_mark(state, mark)
-            self.log_bytes = await LogReplay(self._key, self._access, self._counters).run(
+            replay = LogReplay(self._key, self._access, self._counters)
+            self.log_bytes = await replay.run(
                 core, mark, extent, lost_from=min(lost_from, default=None), lost_count=lost_count
             )
+            self.lost_record_count = replay.lost_count
             if not self._access.logs_changes:
                 await self._empty_log(core, state)
         return core

@@ -55,6 +55,16 @@ class TrackerLog:
         self.log_bytes = log_bytes
         self._stored = deque([(last_number, log_bytes)]) if log_bytes else _EMPTY
 
+    @property
+    def is_written(self) -> bool:
+        """True if every change is durable."""
+        return self.durable_number == self.last_number and not self._lost
+
+    def rest(self) -> None:
+        """Forget the sizes of the single records; :meth:`begin` sets them anew. Every change is durable."""
+        assert self.is_written
+        self._stored = _EMPTY
+
     def add(self, number: int, record: bytes, *, removed_count: int) -> None:
         """Take the record of the next change."""
         assert number == self.last_number + 1

@@ -23,6 +23,7 @@ DELETE_FAILED: Final = "snapshots not deleted"
 SNAPSHOT_LOST: Final = "snapshot lost, the dispatcher is asked to replay"
 RECORDS_LOST: Final = "records of the add log lost, the dispatcher is asked to offer everything again"
 RECOVERY_FAILED: Final = "tracker not recovered"
+RELOAD_FAILED: Final = "idle tracker not brought back into memory"
 CHECKPOINT_FAILED: Final = "consumed positions not recorded, they come back as duplicates"
 FENCED: Final = "another owner has taken over the tracker"
 

@@ -4,6 +4,9 @@ A step checks the state and the epoch, calls the core, passes the core's effects
 and calls the first waiting poll. Nothing awaits inside the gate, so the steps of a core never overlap.
 
     RECOVERING --open()--> READY --close()--> CLOSED
+                           READY --unload()--> UNLOADED --bring_back()--> READY
+
+An idle tracker is unloaded: its core is dropped, and what callers may ask without it is kept (``RestingTracker``).
 
 An unexpected error (a bug, or no memory) may leave the core half changed. The gate then gives up the core: it is not
 called again, and nothing of it is recorded. The next open recovers the stored state, as after a crash.
@@ -21,6 +24,7 @@ from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.engine.effect_results import EffectResult, SnapshotStored
 from delayed_tracker.core.engine.effects import DeleteSnapshots, MergeSnapshots
 from delayed_tracker.core.inspect.numbers import EVENTS, NOTHING_COUNTED
+from delayed_tracker.core.inspect.resting import RestingTracker
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvariantViolation
 from delayed_tracker.core.values.instant import Instant, Wakeup
@@ -47,6 +51,8 @@ class HostState(enum.Enum):
 
     RECOVERING = "recovering"
     READY = "ready"
+    UNLOADED = "unloaded"
+    """Idle: open, under its epoch and owner, with the core not in memory."""
     CLOSED = "closed"
 
 
@@ -67,6 +73,8 @@ class SharedComponents:
     """None if adds are not durable before their bucket is."""
     log_may_shrink: Callable[[TrackerKey, int], None]
     """Called when a part of a tracker's records, of so many bytes together, may not be needed any more."""
+    needed: Callable[[TrackerKey], None]
+    """Called when an unloaded tracker falls due."""
     fenced: Callable[[TrackerKey], None]
     """Called when the catalogue of an open tracker has an epoch of another process."""
     broken: Callable[[TrackerKey], None]
@@ -77,11 +85,14 @@ class TrackerGate:
     """State and core of one tracker. Takes the results of the tracker's effects (``EffectResults``)."""
 
     __slots__ = (
+        "_active_at_ms",
         "_awaiting_durable",
         "_broken",
         "_core",
+        "_held_count",
         "_load_share",
         "_replay_told_epoch",
+        "_resting",
         "_shared",
         "_stepped_at_ms",
         "counters",
@@ -111,6 +122,9 @@ class TrackerGate:
         self._core: TrackerCore | None = None
         self._broken = False
         self._stepped_at_ms = 0  # by the wall clock; set at each step
+        self._active_at_ms = 0  # in elapsed time; set at each step and each call
+        self._held_count = 0
+        self._resting: RestingTracker | None = None
         self._load_share = shared.load_room.budget.share()
         self._replay_told_epoch = 0
         # A clear waits until its epoch is recorded and these buckets are deleted.
@@ -120,13 +134,70 @@ class TrackerGate:
 
     def open(self, core: TrackerCore, log_bytes: int) -> None:
         """Take over a recovered core, which needs so many bytes of the add log. From here on, steps are possible."""
-        assert self.state is HostState.RECOVERING
+        assert self.state in {HostState.RECOVERING, HostState.UNLOADED}
         if self.log is not None:
             self.log.begin(core.taken_change, log_bytes)
         self.state = HostState.READY
-        self._core = core
+        self._core, self._resting = core, None
         with self.step() as (ready, now):
             ready.load_within(self._load_share, now)
+
+    def is_idle(self, idle_ms: int) -> bool:
+        """Return True if nobody has used the tracker for so long, nothing is under way, and nothing falls due soon."""
+        core, now = self.sound_core, self.now()
+        if core is None or self.log is None or self.state is not HostState.READY:
+            return False
+        if now.elapsed_ms - self._active_at_ms < idle_ms or self._held_count or self.polls or self._awaiting_durable:
+            return False
+        if self.runner.in_flight_count or self.runner.writer.undoing or self.runner.catalogue_lock.locked():
+            return False
+        if not core.can_rest:
+            return False
+        due_ms = core.falls_due_ms()
+        return due_ms is None or due_ms - now.wall_ms > idle_ms
+
+    def unload(self) -> None:
+        """Drop the core of an idle tracker whose checkpoint is recorded."""
+        assert self.log is not None
+        assert self._core is not None
+        self._resting = self._core.rest(self.now_ms())
+        self.state = HostState.UNLOADED
+        self._core = None
+        self.log.rest()
+        self.unstored.hold(0, 0)
+        self._load_share.close()
+        self._shared.load_room.notice(self._load_share, self)
+        self._shared.rows.changed.add(self)
+        self.arm_return()
+
+    def arm_return(self, *, retry_ms: int = 0) -> None:
+        """Arm the time at which an unloaded tracker is needed; one that is needed already, after ``retry_ms``."""
+        assert self._resting is not None
+        due_ms, now = self._resting.falls_due_ms, self.now()
+        if due_ms is not None and due_ms <= now.wall_ms:
+            self._shared.timers.arm(self, Wakeup(None, now.elapsed_ms + retry_ms))
+        else:
+            self._shared.timers.arm(self, Wakeup(due_ms, None))
+
+    def bring_back(self, core: TrackerCore, log_bytes: int, *, lost: bool) -> None:
+        """Take over a core recovered in the place of the one that was dropped; see ``TrackerCore.resume``."""
+        assert self._resting is not None
+        core.resume(self._resting, lost=lost)
+        self._load_share = self._shared.load_room.budget.share()
+        self.open(core, log_bytes)
+
+    def touch(self) -> None:
+        """Note that the tracker is being used."""
+        self._active_at_ms = int(self._shared.clock.elapsed_ms())
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the core in memory during the block, which may wait."""
+        self._held_count += 1
+        try:
+            yield
+        finally:
+            self._held_count -= 1
 
     def close(self, error: Callable[[], ServiceError]) -> None:
         """Refuse all further steps, and end every wait with an error. Results of effects are still applied."""
@@ -159,8 +230,13 @@ class TrackerGate:
 
     @property
     def core(self) -> TrackerCore | None:
-        """The core, in any state; None before it is recovered."""
+        """The core, in any state; None before it is recovered and while it is unloaded."""
         return self._core
+
+    @property
+    def resting(self) -> RestingTracker | None:
+        """Facts about the core that was dropped; None unless the tracker is unloaded, or was when it was closed."""
+        return self._resting
 
     @property
     def sound_core(self) -> TrackerCore | None:
@@ -178,11 +254,22 @@ class TrackerGate:
     def begin_step(self) -> Instant:
         """Return the present time by both clocks, for one step."""
         now = self.now()
-        self._stepped_at_ms = now.wall_ms
+        self._stepped_at_ms, self._active_at_ms = now.wall_ms, now.elapsed_ms
         return now
 
     def require_core(self, epoch: int | None = None) -> TrackerCore:
-        """Return the core if verbs may use it. With an epoch, require that it is the owner's."""
+        """Return the core if verbs may use it. With an epoch, require that it is the owner's.
+
+        Raises:
+            Recovering: it is being recovered, or not in memory.
+            TrackerNotOpen, Fenced: the call is not answered here, or not with this epoch.
+        """
+        if self.state is HostState.UNLOADED:
+            self.require_epoch(epoch)
+            raise Recovering(
+                f"the tracker of subscription {self.key} is brought back into memory",
+                retry_after_ms=self._shared.limits.retry_after_ms,
+            )
         if self.state is HostState.RECOVERING:
             raise Recovering(
                 f"the tracker of subscription {self.key} is being recovered",
@@ -190,9 +277,13 @@ class TrackerGate:
             )
         if self.state is HostState.CLOSED or self._core is None:
             raise TrackerNotOpen(self.key)
-        if epoch is not None and epoch != self._core.epoch:
-            raise Fenced(self.key, given_epoch=epoch, epoch=self._core.epoch, owner=self.owner)
+        self.require_epoch(epoch)
         return self._core
+
+    def require_epoch(self, epoch: int | None) -> None:
+        """Raise Fenced unless this is the epoch in force, or None."""
+        if epoch is not None and epoch != self.epoch:
+            raise Fenced(self.key, given_epoch=epoch, epoch=self.epoch, owner=self.owner)
 
     def numbers(self) -> tuple[int, ...]:
         """Return the columns of :data:`delayed_tracker.core.inspect.numbers.NUMBERS`, in any state.
@@ -200,7 +291,7 @@ class TrackerGate:
         If the core was given up, only its event counts are not zero.
         """
         if self._core is None:
-            return NOTHING_COUNTED
+            return NOTHING_COUNTED if self._resting is None else self._resting.numbers
         if self._broken:
             return (*NOTHING_COUNTED[: -len(EVENTS)], *self._core.events())
         return self._core.numbers(self._shared.clock.now_ms())
@@ -333,6 +424,9 @@ class TrackerGate:
 
     def wake(self) -> None:
         """Run what time alone triggers: leases expire, segments are loaded ahead, failed effects are tried again."""
+        if self.state is HostState.UNLOADED:
+            self._shared.needed(self.key)
+            return
         # There is no caller to receive the error. The next caller gets TrackerNotOpen.
         with suppress(TrackerBroken), self.step() as (core, now):
             core.wake(now)
@@ -361,12 +455,16 @@ class TrackerGate:
     @property
     def epoch(self) -> int:
         """Epoch of the core."""
+        if self._resting is not None:
+            return self._resting.stats.epoch
         assert self._core is not None
         return self._core.epoch
 
     @property
     def mark_delete(self) -> Position:
         """Mark-delete position of the core."""
+        if self._resting is not None:
+            return self._resting.stats.mark_delete
         assert self._core is not None
         return self._core.mark_delete
 

@@ -136,14 +136,43 @@ class TrackerHost:
         return self._gate.now_ms()
 
     def require_owner(self, epoch: int) -> None:
-        """Raise Fenced, Recovering or TrackerNotOpen unless this is the owner's epoch."""
-        self._gate.require_core(epoch)
+        """Raise Fenced, Recovering or TrackerNotOpen unless this is the owner's epoch; the core may be unloaded."""
+        if self.state is HostState.UNLOADED:
+            self._gate.require_epoch(epoch)
+        else:
+            self._gate.require_core(epoch)
 
     # -- opening and closing -----------------------------------------------------------------------------------------
 
     def attach_core(self, core: TrackerCore, log_bytes: int) -> None:
         """Take over a recovered core, which needs so many bytes of the add log. From here on, verbs are answered."""
         self._gate.open(core, log_bytes)
+
+    def is_idle(self, idle_ms: int) -> bool:
+        """Return True if nobody has used the tracker for so long, nothing is under way, and nothing falls due soon."""
+        return not self._unclaimed and self._gate.is_idle(idle_ms)
+
+    @property
+    def is_logged(self) -> bool:
+        """True if the add log has every change."""
+        return self._gate.log is not None and self._gate.log.is_written
+
+    def unload(self) -> None:
+        """Drop the core of an idle tracker whose checkpoint is recorded. The tracker stays open."""
+        self._recorded = {}
+        self._gate.unload()
+
+    def bring_back(self, core: TrackerCore, log_bytes: int, *, lost: bool) -> None:
+        """Take over a core recovered in the place of the one that was dropped; see ``TrackerCore.resume``."""
+        self._gate.bring_back(core, log_bytes, lost=lost)
+
+    def arm_return(self, *, retry_ms: int) -> None:
+        """Arm the time at which an unloaded tracker is needed; one that is needed already, after ``retry_ms``."""
+        self._gate.arm_return(retry_ms=retry_ms)
+
+    def touch(self) -> None:
+        """Note that the tracker is being used."""
+        self._gate.touch()
 
     async def claim(self, owner: str, mark_delete: Position | None) -> Opened:
         """Set the owner, under a new epoch.
@@ -159,7 +188,8 @@ class TrackerHost:
             self._unclaimed = False
             recovered_count = self._gate.require_core().stats().recovered_count
         else:
-            await self._raise_epoch(owner)
+            with self._gate.held():
+                await self._raise_epoch(owner)
         self._gate.owner = owner
         with self._gate.step() as (core, now):
             if mark_delete is not None:
@@ -307,10 +337,10 @@ class TrackerHost:
             if recorded is not None and mark is not None:
                 await self._gate.cut_log(mark.number)
 
-    async def checkpoint(self) -> None:
+    async def checkpoint(self) -> bool:
         """Record the consumed positions in the catalogue, and cut what the add log no longer has to keep.
 
-        A failure is logged and counted, and changes nothing.
+        Returns: False if it could not be recorded, which is logged and counted, and changes nothing.
         """
         counts: dict[int, int] = {}
 
@@ -326,11 +356,13 @@ class TrackerHost:
             mark = LogMark(core.contained_through(), core.offered_through)
             return Consumption(core.remaining(changed) if changed else {}, mark=mark)
 
-        with suppress(TrackerNotOpen, TrackerBroken):
+        with suppress(TrackerNotOpen, TrackerBroken), self._gate.held():
             recorded = await self._gate.runner.writer.record_consumed(look)
             if recorded is not None and recorded.mark is not None:
                 self._recorded = counts
                 await self._gate.cut_log(recorded.mark.number)
+                return True
+        return False
 
     def cuttable_log_bytes(self) -> int:
         """Return the bytes that a checkpoint would free in the add log; 0 unless the tracker answers verbs."""
@@ -341,8 +373,15 @@ class TrackerHost:
 
     @property
     def has_core(self) -> bool:
-        """True if the tracker was recovered."""
+        """True if the tracker was recovered and is not unloaded."""
         return self._gate.core is not None
+
+    @property
+    def tracked_count(self) -> int:
+        """Positions tracked, leased ones included. Raises Recovering, TrackerNotOpen."""
+        if self.state is HostState.UNLOADED:
+            return self.stats().pending_count
+        return len(self.core_for_reading())
 
     @property
     def log_bytes(self) -> int:
@@ -361,6 +400,10 @@ class TrackerHost:
     def in_flight(self) -> SnapshotsInFlight:
         """Return the snapshots of this tracker that are in flight, in any state."""
         runner, core = self._gate.runner, self._gate.core
+        if self._gate.resting is not None:
+            return (
+                SnapshotsInFlight()
+            )  # a tracker is unloaded when no effect is under way, and its return sweeps nothing
         if core is None:
             return SnapshotsInFlight(sweeping=True)
         return SnapshotsInFlight(storing_epochs(runner.in_flight()), core.undeleted() | runner.stale_catalogue_ids)
@@ -385,7 +428,8 @@ class TrackerHost:
         """
         if self._gate.log is not None:
             assert self._shared.log is not None
-            await self._shared.log.wait_for_window()
+            with self._gate.held():
+                await self._shared.log.wait_for_window()
 
     def add(self, epoch: int, indexes: IndexColumns, *, offered_through: Position | None = None) -> AddOutcome:
         """Add indexes, in order, in one step. They are durable after :meth:`until_durable`.
@@ -423,7 +467,9 @@ class TrackerHost:
 
     @property
     def offered_through(self) -> Position:
-        """The dispatcher's claim in force; BEFORE_ALL if there is none."""
+        """The dispatcher's claim in force; BEFORE_ALL if there is none. The core may be unloaded."""
+        if self._gate.resting is not None:
+            return self._gate.resting.offered_through
         return self._gate.require_core().offered_through
 
     def has_room_for(self, epoch: int, indexes: IndexColumns) -> bool:
@@ -598,7 +644,9 @@ class TrackerHost:
 
     @property
     def pause_reading(self) -> bool:
-        """True if the dispatcher may stop reading ahead until the next delivery."""
+        """True if the dispatcher may stop reading ahead until the next delivery. The core may be unloaded."""
+        if self.state is HostState.UNLOADED:
+            return False
         return self._gate.require_core().pause_reading(self.now_ms())
 
     def advance_mark_delete(self, epoch: int, position: Position) -> TrimOutcome:
@@ -624,7 +672,9 @@ class TrackerHost:
         return cleared
 
     def stats(self) -> TrackerStats:
-        """Return sizes and counters. O(1)."""
+        """Return sizes and counters. O(1). The core may be unloaded, and then stays so."""
+        if self.state is HostState.UNLOADED and self._gate.resting is not None:
+            return self._gate.resting.stats
         with self._gate.guarded():
             return self._gate.require_core().stats()
 

@@ -40,8 +40,8 @@ class LoggedTracker(Protocol):
         """Return the bytes that a checkpoint would free."""
         ...
 
-    async def checkpoint(self) -> None:
-        """Record the consumed positions, and cut."""
+    async def checkpoint(self) -> bool:
+        """Record the consumed positions, and cut. Return False if that failed."""
         ...
 
     def seal_open_buckets(self) -> None:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -20,7 +21,14 @@ from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.counters import EffectCounters
-from delayed_tracker.service.errors import Overloaded, ShuttingDown, TrackerBroken, TrackerKey, TrackerNotOpen
+from delayed_tracker.service.errors import (
+    Fenced,
+    Overloaded,
+    ShuttingDown,
+    TrackerBroken,
+    TrackerKey,
+    TrackerNotOpen,
+)
 from delayed_tracker.service.instruments.instruments import Instruments
 from delayed_tracker.service.instruments.tracker_rows import TrackerRows
 from delayed_tracker.service.limits import ServiceLimits
@@ -29,7 +37,7 @@ from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
 from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
-from delayed_tracker.service.telemetry.storage_log import RECOVERY_FAILED
+from delayed_tracker.service.telemetry.storage_log import RECOVERY_FAILED, RELOAD_FAILED
 from delayed_tracker.service.trackers.gate import HostState, SharedComponents
 from delayed_tracker.service.trackers.host import Cleared, Opened, TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom
@@ -37,6 +45,7 @@ from delayed_tracker.service.trackers.log_keeper import LogKeeper
 from delayed_tracker.service.trackers.polls import PollLimiter
 from delayed_tracker.service.trackers.timer_queue import TimerQueue
 from delayed_tracker.service.trackers.tracker_events import TrackerEvents
+from delayed_tracker.service.trackers.unloading import IdleTrackers
 from delayed_tracker.service.trackers.unstored import UnstoredBound
 from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.protocol import SnapshotStore
@@ -106,6 +115,8 @@ class TrackerRegistry:
         self.log: LogWriter | None = None
         """Writer of the add log; None if adds are durable when their bucket is."""
         self.log_keeper: LogKeeper | None = None
+        self.idle: IdleTrackers | None = None
+        """Unloads idle trackers; None without an add log, from which they could not be recovered."""
         if add_log is not None and access.logs_changes:
             self.log = LogWriter(
                 add_log,
@@ -116,6 +127,7 @@ class TrackerRegistry:
                 fenced=self._close_fenced,
             )
             self.log_keeper = LogKeeper(self.log, self.hosts, self._relieve_log)
+            self.idle = IdleTrackers(self.service_limits, self.clock, self.log_keeper, self.hosts, self._is_free)
         self._shared = SharedComponents(
             clock=self.clock,
             limits=self.service_limits,
@@ -128,12 +140,14 @@ class TrackerRegistry:
             rows=self.rows,
             log=self.log,
             log_may_shrink=self._log_may_shrink,
+            needed=self._reload_needed,
             fenced=self._close_fenced,
             broken=self._close_broken,
         )
         self._phase = _Phase.NEW
         self._hosts: dict[TrackerKey, TrackerHost] = {}
         self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
+        self._reloads: dict[TrackerKey, asyncio.Task[None]] = {}
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -151,7 +165,7 @@ class TrackerRegistry:
 
     @property
     def tracker_count(self) -> int:
-        """Trackers open now, including those being recovered."""
+        """Trackers open now, including those being recovered and those that are unloaded."""
         return len(self._hosts)
 
     @property
@@ -175,7 +189,7 @@ class TrackerRegistry:
         return self._shared.access
 
     def hosts(self) -> Iterator[TrackerHost]:
-        """Return the trackers that answer verbs now, in the order they were opened."""
+        """Return the trackers that are in memory and answer verbs now, in the order they were opened."""
         return (host for host in self._hosts.values() if host.state is HostState.READY)
 
     # -- trackers -----------------------------------------------------------------------------------------------------
@@ -201,7 +215,7 @@ class TrackerRegistry:
         return ShuttingDown("the service is stopping", retry_after_ms=self.service_limits.retry_after_ms)
 
     def host(self, key: TrackerKey) -> TrackerHost:
-        """Return the host of an open tracker.
+        """Return the host of an open tracker, which may be unloaded: see :meth:`loaded_host`.
 
         Raises:
             TrackerNotOpen: it was not opened, or is closed.
@@ -213,8 +227,24 @@ class TrackerRegistry:
             raise TrackerNotOpen(key)
         return host
 
+    async def loaded_host(self, key: TrackerKey) -> TrackerHost:
+        """Return the host of an open tracker. If it is unloaded, bring it back first, once for all callers.
+
+        There is no await for a tracker that is in memory, and verbs called before the next await find its core.
+
+        Raises:
+            TrackerNotOpen: it was not opened, or is closed.
+            Fenced: another process owns the tracker.
+            StorageUnavailable: it could not be brought back, and stays unloaded; try again.
+            ShuttingDown: no more calls are accepted.
+        """
+        while (host := self.host(key)).state is HostState.UNLOADED:
+            await self._outcome(self._reload(host))
+        host.touch()
+        return host
+
     def loaded(self, key: TrackerKey) -> TrackerHost | None:
-        """Return the host of a tracker that is open or being recovered; None if it is neither."""
+        """Return the host of a tracker that is open, also unloaded, or being recovered; None if it is neither."""
         host = self._hosts.get(key)
         return None if host is None or host.state is HostState.CLOSED else host
 
@@ -262,6 +292,7 @@ class TrackerRegistry:
                 host = self._begin_recovery(key, mark_delete)
             if (recovery := self._recoveries.get(key)) is not None:
                 await self._outcome(recovery)
+            await self._back_unless_fenced(host)
             if host.state is HostState.READY:
                 # If it was closed while the epoch was being recorded, recover it again.
                 with suppress(TrackerNotOpen):
@@ -279,7 +310,9 @@ class TrackerRegistry:
             host = self._hosts.get(key) or self._begin_recovery(key, None)
             if (recovery := self._recoveries.get(key)) is not None:
                 await self._outcome(recovery)
+            await self._back_unless_fenced(host)
             if host.state is HostState.READY:
+                host.touch()
                 return host
 
     async def unload_unclaimed(self, key: TrackerKey) -> None:
@@ -333,6 +366,8 @@ class TrackerRegistry:
             if self.log_keeper is not None:
                 self.log_keeper.opened(host.key, recovery.log_bytes)
             host.attach_core(core, recovery.log_bytes)
+        if self.idle is not None:
+            self.idle.watch()
         self._shared.access.failures.succeeded(host.key, RECOVERY_FAILED)
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
@@ -350,6 +385,57 @@ class TrackerRegistry:
         task.get_loop().call_exception_handler(
             {"message": f"recovery of the tracker of subscription {host.key} failed", "exception": error}
         )
+
+    # -- unloaded trackers --------------------------------------------------------------------------------------------
+
+    def _is_free(self, key: TrackerKey) -> bool:
+        return self.serving and key not in self.imports and key not in self._removals
+
+    def _reload_needed(self, key: TrackerKey) -> None:
+        if self.serving:
+            self._reload(self._hosts[key])
+
+    async def _back_unless_fenced(self, host: TrackerHost) -> None:
+        """Bring an unloaded tracker back. One that another process owns is closed instead."""
+        if host.state is HostState.UNLOADED:
+            with suppress(Fenced):
+                await self._outcome(self._reload(host))
+
+    def _reload(self, host: TrackerHost) -> asyncio.Task[None]:
+        """Return the task that brings an unloaded tracker back, which all callers share."""
+        if (task := self._reloads.get(host.key)) is None:
+            # An empty context: the task does not belong to the call that begins it.
+            task = asyncio.get_running_loop().create_task(self._bring_back(host), context=Context())
+            self._reloads[host.key] = task
+            task.add_done_callback(lambda task: self._reload_ended(host, task))
+        return task
+
+    async def _bring_back(self, host: TrackerHost) -> None:
+        assert self.idle is not None
+        assert self.log_keeper is not None
+        recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
+        core = await recovery.resume(self.limits, epoch=host.epoch, mark_delete=host.mark_delete, now=host.now())
+        if host.state is HostState.UNLOADED:  # not closed meanwhile
+            self.log_keeper.opened(host.key, recovery.log_bytes)
+            host.bring_back(core, recovery.log_bytes, lost=recovery.has_losses)
+            self.idle.returned(host.key)
+            self._shared.access.failures.succeeded(host.key, RELOAD_FAILED)
+
+    def _reload_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
+        del self._reloads[host.key]
+        if task.cancelled() or (error := task.exception()) is None or host.state is not HostState.UNLOADED:
+            return
+        if isinstance(error, Fenced):
+            self._close(host, "FENCED")
+            return
+        host.arm_return(retry_ms=self.limits.retry_backoff_ms)
+        if isinstance(error, DelayedTrackerError):
+            self._shared.access.failures.failed(host.key, RELOAD_FAILED, error)
+        else:
+            message = f"the return of the tracker of subscription {host.key} failed"
+            task.get_loop().call_exception_handler({"message": message, "exception": error})
+
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     def _forget(self, host: TrackerHost) -> None:
         del self._hosts[host.key]
@@ -371,6 +457,8 @@ class TrackerRegistry:
         closing = self._closings.get(host.key)
         if closing is None:
             host.begin_close(reason)
+            if self.idle is not None:
+                self.idle.closed(host.key)
             self.events.closing(host.key, reason)
             closing = asyncio.get_running_loop().create_task(host.finish_close())
             self._closings[host.key] = closing
@@ -404,8 +492,8 @@ class TrackerRegistry:
             StorageUnavailable: an unloaded tracker may have been cleared or not; try again.
         """
         await self._until_recovered(key)
-        if (host := self._hosts.get(key)) is not None:
-            return await host.clear(epoch, reset_to=reset_to)
+        if key in self._hosts:
+            return await (await self.loaded_host(key)).clear(epoch, reset_to=reset_to)
         recovery = TrackerRecovery(key, self._shared.access, self.unloaded_counters)
         cleared = Cleared(*await self.run_exclusive(key, recovery.clear(epoch, reset_to=reset_to)))
         if self.log_keeper is not None:
@@ -429,7 +517,7 @@ class TrackerRegistry:
         if (host := self._hosts.get(key)) is not None:
             if epoch is not None:
                 host.require_owner(epoch)
-            loaded_count = len(host.core_for_reading())
+            loaded_count = host.tracked_count
             closing = self._close(host, "CLEARED")
         deleted = await self.run_exclusive(key, self._delete(key, closing, epoch))
         if self.log_keeper is not None:
@@ -485,14 +573,18 @@ class TrackerRegistry:
             self.calls.stop()
             if self.log_keeper is not None:
                 self.in_background(self.log_keeper.close())
-            for recovery in self._recoveries.values():
+            if self.idle is not None:
+                self.in_background(self.idle.close())
+            for recovery in (*self._recoveries.values(), *self._reloads.values()):
                 recovery.cancel()
-            for host in list(self.hosts()):
-                self._close(host, ShuttingDown.reason)
+            for host in list(self._hosts.values()):
+                if host.state in {HostState.READY, HostState.UNLOADED}:
+                    self._close(host, ShuttingDown.reason)
         leaving: list[asyncio.Task[Any]] = [
             *self._closings.values(),
             *self._removals.values(),
             *self._recoveries.values(),
+            *self._reloads.values(),
             *self._background,
         ]
         if not leaving:
