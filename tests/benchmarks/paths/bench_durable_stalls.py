@@ -19,29 +19,32 @@ ABOUT = (
     "ledger begins to seal them; from then until the snapshot is stored, one client adds 100 indexes a call, one call at a "
     "time, and each is answered when its record is durable. Meanwhile another process writes 4 KiB to a file on the same "
     "disk every 10 ms and waits for fdatasync: an add waits for one such write, beside those of the snapshot, and the longest "
-    "of them is what no add can be sure to stay below."
+    "of them is what no add can be sure to stay below. Percentiles are over all repeats; the numbers of indexes are those of "
+    "calls, and of fsyncs."
 )
 FSYNC_PAUSE_MS = 10
 SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 
 async def rows(run: Run) -> AsyncIterator[Row]:
-    """Measure percentiles of adds and of fsyncs during each seal."""
-    adds, disk, sealed_ms = [], [], []
+    """Measure percentiles over the adds and the fsyncs of all repeats."""
+    adds: list[float] = []
+    disk: list[float] = []
+    sealed_ms = []
     for _ in run.fresh_repeats("adds while a million seals", is_long=False):
         adds_ms, fsyncs_ms, took_ms = await _repeat(run)
-        adds.append(adds_ms)
-        disk.append(fsyncs_ms)
+        adds += adds_ms
+        disk += fsyncs_ms
         sealed_ms.append(took_ms)
-    for key, what, times in (("durable stall", "add", adds), ("fsync", "fsync", disk)):
+    for key, what, times_ms in (("durable stall", "add", sorted(adds)), ("fsync", "fsync", sorted(disk))):
         for name, share in SHARES.items():
-            samples = tuple(percentile(one, share) for one in times)
-            yield Row(f"{key} {name}", f"{what} while a million seals: {name}", Unit.MS, samples, sum(map(len, times)))
+            row = f"{what} while a million seals: {name}"
+            yield Row(f"{key} {name}", row, Unit.MS, (percentile(times_ms, share),), len(times_ms))
     yield Row("sealing", "until it is sealed and stored", Unit.MS, tuple(sealed_ms), run.scale.one_seal)
 
 
 async def _repeat(run: Run) -> tuple[list[float], list[float], float]:
-    """Return the durations of adds and of fsyncs, ascending, and how long the seal took, in milliseconds."""
+    """Return the durations of adds and of fsyncs, and how long the seal took, in milliseconds."""
     scale = run.scale
     settings = {
         "delayedDeliveryMinIndexCountPerBucket": str(scale.bucket),
@@ -66,7 +69,7 @@ async def _repeat(run: Run) -> tuple[list[float], list[float], float]:
             took_ms = (await sealed - begun_s) * 1e3
         added_count = len(durations_ms) * scale.steady_batch
         require("adds", (await session.stats()).pending_count == scale.one_seal + added_count)
-    return sorted(durations_ms), fsyncs_ms(), took_ms
+    return durations_ms, fsyncs_ms(), took_ms
 
 
 async def _add(session: TrackerSession, ledger_id: int, first_entry_id: int, count: int) -> None:
