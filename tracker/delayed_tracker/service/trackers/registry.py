@@ -43,7 +43,7 @@ from delayed_tracker.storage.protocol import SnapshotStore
 
 Answer = TypeVar("Answer")
 
-RECOVERIES_AT_ONCE_MAX = 64
+RECOVERIES_AT_ONCE_MAX = 32
 """Trackers that are recovered at the same time. The others wait, in the order in which they were asked for."""
 
 
