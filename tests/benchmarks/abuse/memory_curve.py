@@ -31,6 +31,10 @@ class Added:
     """Accepted indexes."""
     overloaded: int
     """Calls that were still refused when their time was over."""
+    without_pause: int
+    """Refusals among them that did not say when to try again."""
+    unanswered: int
+    """Calls without an answer in time."""
     longest_s: float
     """Longest call, in seconds."""
 
@@ -77,6 +81,16 @@ async def adding(address: str, count: int, *options: str) -> AsyncIterator[list[
                 await process.wait()
 
 
+async def each_second(meter: ProcessMeter, seconds: int) -> list[int]:
+    """Print the resident memory of a process each second, and return it."""
+    curve_bytes = []
+    for second in range(1, seconds + 1):
+        await asyncio.sleep(_EVERY_S)
+        curve_bytes.append(meter.resident_bytes)
+        print(f"{second:4}  {curve_bytes[-1] / 1e6:11.0f}", flush=True)
+    return curve_bytes
+
+
 async def curve(options: argparse.Namespace, settings: Mapping[str, str]) -> None:
     """Print a line each second, and the results of the adding processes at the end."""
     with tempfile.TemporaryDirectory(prefix="memory-curve-") as directory:
@@ -88,9 +102,7 @@ async def curve(options: argparse.Namespace, settings: Mapping[str, str]) -> Non
             async with adding(service.grpc_address, options.adders, *(["--stream"] if options.stream else [])) as added:
                 if options.file_kib:
                     limit_files(service, options.file_kib * 1024)
-                for second in range(1, options.seconds + 1):
-                    await asyncio.sleep(_EVERY_S)
-                    print(f"{second:4}  {meter.resident_bytes / 1e6:11.0f}", flush=True)
+                await each_second(meter, options.seconds)
             for number, one in enumerate(added):
                 print(
                     f"process {number}: {one.accepted:,} accepted, {one.overloaded} calls refused until their time was"

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import ClientSettings, DelayedTrackerClient
+from delayed_tracker.storage.sqlite.add_log import log_path_of
+from delayed_tracker.storage.sqlite.threads import files_bytes
 from tests.benchmarks.machine import ProcessMeter
 from tests.benchmarks.measure import Run, Stopwatch
 
@@ -33,6 +35,11 @@ class Served:
         """Meter of the service's time and memory."""
         return ProcessMeter(self.process.process.pid)
 
+    @property
+    def log_bytes(self) -> int:
+        """Size of the add log's file and of its write-ahead log."""
+        return files_bytes(log_path_of(self.data))
+
     def stopwatch(self) -> Stopwatch:
         """Return a stopwatch for the work of the service and of this process."""
         return Stopwatch(served_by=self.process.process.pid)
@@ -55,7 +62,8 @@ async def served(
     try:
         async with DelayedTrackerClient.connect(process.grpc_address, settings=CLIENT) as client:
             yield Served(process, client, data)
-        await process.stop()
+        if process.process.returncode is None:  # the block may have killed it
+            await process.stop()
     finally:
         await process.ensure_stopped()
 

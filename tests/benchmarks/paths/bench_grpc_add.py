@@ -53,7 +53,7 @@ async def rows(run: Run) -> AsyncIterator[Row]:
     }
     async with served(run, settings) as service:
         for size in sizes:
-            load = _load(run, Shape.WEEK, size, in_flight=1)
+            load = load_of(run, Shape.WEEK, size, in_flight=1)
             readings = await _measured(run, service, load)
             us_per_call = tuple(reading.wall_ns / 1e3 / len(load.parts) for reading in readings)
             yield Row("grpc call", load.what, Unit.US_PER_CALL, us_per_call, load.count, Shape.WEEK)
@@ -61,13 +61,13 @@ async def rows(run: Run) -> AsyncIterator[Row]:
                 yield per_second("grpc add alone", load.what, readings, load.count, Shape.WEEK)
         for size in sizes:
             for shape in Shape if size == BATCH else (Shape.WEEK,):
-                load = _load(run, shape, size, in_flight=IN_FLIGHT)
+                load = load_of(run, shape, size, in_flight=IN_FLIGHT)
                 key = "grpc add" if size == BATCH else f"grpc add {size}"
                 yield per_second(key, load.what, await _measured(run, service, load), load.count, shape)
-        load = _load(run, Shape.WEEK, BATCH, in_flight=0)
+        load = load_of(run, Shape.WEEK, BATCH, in_flight=0)
         yield per_second("grpc add", load.what, await _measured(run, service, load), load.count, Shape.WEEK)
         for shape in Shape:
-            load = _load(run, shape, BATCH, in_flight=IN_FLIGHT, is_sealed=True)
+            load = load_of(run, shape, BATCH, in_flight=IN_FLIGHT, is_sealed=True)
             yield per_second("grpc add", load.what, await _measured(run, service, load), load.count, shape)
 
 
@@ -76,7 +76,8 @@ def calls_of(run: Run, size: int) -> int:
     return max(1, min(run.scale.calls, run.scale.adds // size))
 
 
-def _load(run: Run, shape: Shape, size: int, *, in_flight: int, is_sealed: bool = False) -> Load:
+def load_of(run: Run, shape: Shape, size: int, *, in_flight: int, is_sealed: bool = False) -> Load:
+    """Return the calls of one repeat; with ``is_sealed``, in ledgers of a bucket each."""
     count = size * calls_of(run, size)
     indexes = offered(shape, count, per_ledger=run.scale.bucket if is_sealed else count)
     # The service uses the machine's clock: nothing is due, or nearly due, for another hour.
@@ -90,13 +91,14 @@ def _load(run: Run, shape: Shape, size: int, *, in_flight: int, is_sealed: bool 
 async def _measured(run: Run, service: Served, load: Load) -> list[Reading]:
     readings = []
     for counts in run.repeats(f"{load.what}, {load.shape.value}"):
-        reading = await _repeat(service, load)
+        reading = await repeat(service, load)
         if counts:
             readings.append(reading)
     return readings
 
 
-async def _repeat(service: Served, load: Load) -> Reading:
+async def repeat(service: Served, load: Load) -> Reading:
+    """Add to a new tracker, verify what it has, delete it, and return the reading of the adds."""
     async with await service.client.open_tracker(TOPIC, next(_subscriptions)) as session:
         added: list[int] = []
         with service.stopwatch() as watch:

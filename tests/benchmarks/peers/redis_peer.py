@@ -1,7 +1,7 @@
 """Redis as a delay queue, measured in the same run: a sorted set of "ledger:entry" by deadline, over hiredis.
 
 One connection; hiredis itself packs commands and parses answers, without a client library around it. This is the least
-work on the client's side that Python allows. Nothing is written to disk.
+work on the client's side that Python allows. Nothing is written to disk, except where the append-only file is on.
 """
 
 import shutil
@@ -61,12 +61,19 @@ class Redis:
 
 
 @contextmanager
-def redis(directory: Path) -> Iterator[Redis]:
-    """Start a separate server on a free port of the loopback interface; stop it after the block."""
+def redis(directory: Path, *, fsync: str = "") -> Iterator[Redis]:
+    """Start a separate server on a free port of the loopback interface; stop it after the block.
+
+    Args:
+        directory: of its files.
+        fsync: value of ``appendfsync`` for an append-only file, which is never rewritten; empty writes none.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     options = {"port": str(port), "bind": "127.0.0.1", "save": "", "appendonly": "no", "dir": str(directory)}
+    if fsync:
+        options |= {"appendonly": "yes", "appendfsync": fsync, "auto-aof-rewrite-percentage": "0"}
     command = ["redis-server", *(word for name, value in options.items() for word in (f"--{name}", value))]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
@@ -98,24 +105,25 @@ def has_redis(run: Run) -> bool:
     return False
 
 
-def redis_adds(run: Run, sizes: Sequence[int], in_flight: int) -> None:
-    """Measure ZADD for batches of these sizes into ``run.peers``."""
+def redis_adds(run: Run, sizes: Sequence[int], in_flight: int, *, key: str = "grpc add", fsync: str = "") -> None:
+    """Measure ZADD for batches of these sizes into ``run.peers``, under ``key``; ``fsync`` as for :func:`redis`."""
     if not has_redis(run):
         return
     run.note(f"peer: {version_of('redis-server', '--version')}")
-    with redis(run.new_directory()) as server:
+    with redis(run.new_directory(), fsync=fsync) as server:
         for size in sizes:
             count = size * max(1, min(run.scale.calls, run.scale.adds // size))
             commands = [_zadd(part) for part in _parts(count, size)]
             readings = []
-            for counts in run.repeats(f"Redis ZADD of {size:,}, {in_flight} at a time"):
+            what = f"Redis ZADD of {size:,}, {in_flight} at a time" + (f", appendfsync {fsync}" if fsync else "")
+            for counts in run.repeats(what):
                 server.call(b"FLUSHALL")
                 with Stopwatch(served_by=server.pid) as watch:
                     answers = server.calls(commands, in_flight)
                 require("Redis ZADD", sum(map(int, answers)) == count == server.call(b"ZCARD", KEY))
                 if counts:
                     readings.append(watch.reading)
-            _note(run, "grpc add" if size == 1_000 else f"grpc add {size}", readings, count)
+            _note(run, key if size == 1_000 else f"{key} {size}", readings, count)
 
 
 def redis_polls(run: Run, sizes: Sequence[int]) -> None:

@@ -107,6 +107,17 @@ def encode_rows(
     return octets[:at], offsets
 
 
+@KERNELS.add(COLUMN)
+def distance_bounds(values: Int64Array) -> tuple[Int, Int]:
+    """Return the least and the greatest distance of a value to the one before it; of two values at least."""
+    least = greatest = values[1] - values[0]
+    for row in range(2, len(values)):
+        distance = values[row] - values[row - 1]
+        least = min(least, distance)
+        greatest = max(greatest, distance)
+    return least, greatest
+
+
 @register_jitable(forceinline=True)
 def _octet(octets: UInt8Array, at: Int) -> np.int64:
     """Return one octet; ``at`` is 0 or more.

@@ -26,11 +26,12 @@ from delayed_tracker.core.values.changes import (
     Rescheduled,
 )
 from delayed_tracker.core.values.columns import IndexColumns, Int64Array, Position, PositionColumns
+from delayed_tracker.storage.codec import kernels
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 
 _HEADER: Final = struct.Struct("<BI")
 _COLUMN: Final = struct.Struct("<Bqq")
-_NARROW: Final = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+_NARROW: Final = {width: np.dtype(f"<u{width}") for width in (1, 2, 4, 8)}
 _ADDED, _RESCHEDULED, _REMOVED, _MARK_DELETE, _OFFERED = range(1, 6)
 _COLUMN_COUNTS: Final = {_ADDED: 3, _RESCHEDULED: 3, _REMOVED: 2, _MARK_DELETE: 2, _OFFERED: 2}
 
@@ -96,12 +97,12 @@ def _encode(kind: int, *columns: Int64Array) -> bytes:
 def _encode_column(values: Int64Array) -> tuple[bytes, bytes]:
     if len(values) < 2:
         return _COLUMN.pack(0, int(values[0]) if len(values) else 0, 0), b""
-    distances = values[1:] - values[:-1]
-    step = int(distances.min())
-    span = int(distances.max()) - step
+    step, greatest = map(int, kernels.distance_bounds(np.ascontiguousarray(values)))
+    span = greatest - step
     if not span:
         return _COLUMN.pack(0, int(values[0]), step), b""
     width = next(width for width in _NARROW if span < 1 << (8 * width))
+    distances = values[1:] - values[:-1]
     return _COLUMN.pack(width, int(values[0]), step), (distances - step).astype(_NARROW[width]).tobytes()
 
 
