@@ -6,14 +6,12 @@ from dataclasses import replace
 import pytest
 
 from delayed_tracker.core.values.columns import PositionColumns
-from delayed_tracker.service.errors import TrackerKey, TrackerNotOpen
-from delayed_tracker.service.trackers.registry import RECOVERIES_AT_ONCE_MAX
+from delayed_tracker.service.errors import TrackerNotOpen
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.harness.registry_life import FAR_MS, down, fill, open_tracker, positions_of, restarted
 from tests.service.harness.shell import (
     KEY,
     OTHER,
-    Gate,
     elapse,
     failing,
     indexes,
@@ -166,18 +164,3 @@ async def test_orphans_are_swept_and_counted(registry, storage, clock):
 async def _nothing():
     return
     yield b""
-
-
-async def test_the_number_of_recoveries_at_once_is_bounded(registry, storage):
-    """No more than the maximum are under way, and the next begins when one has ended."""
-    keys = [TrackerKey(f"persistent://lab/main/{number}", "many") for number in range(RECOVERIES_AT_ONCE_MAX + 2)]
-    storage.before["list"] = gate = Gate()
-    opens = [asyncio.create_task(registry.open(key, owner="tests", mark_delete=None)) for key in keys]
-    await settle()
-    assert gate.held_count == RECOVERIES_AT_ONCE_MAX
-    assert registry.recovering_count == len(keys)
-    opens[0].cancel()
-    gate.open()
-    await asyncio.wait(opens)
-    assert {opened.result().epoch for opened in opens[1:]} == {1}
-    assert (registry.tracker_count, registry.recovering_count) == (len(keys), 0)

@@ -52,9 +52,6 @@ from delayed_tracker.storage.protocol import SnapshotStore
 
 Answer = TypeVar("Answer")
 
-RECOVERIES_AT_ONCE_MAX = 32
-"""Trackers that are recovered at the same time. The others wait, in the order in which they were asked for."""
-
 
 class _Phase(enum.Enum):
     NEW = "new"
@@ -151,8 +148,6 @@ class TrackerRegistry:
         self._hosts: dict[TrackerKey, TrackerHost] = {}
         self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
         self._reloads: dict[TrackerKey, asyncio.Task[None]] = {}
-        # First come, first served: without it all would take turns at each step, and end together.
-        self._recovery_places = asyncio.Semaphore(RECOVERIES_AT_ONCE_MAX)
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -367,8 +362,7 @@ class TrackerRegistry:
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
         with self.instruments.recoveries.measured(), self.events.recovering(host, recovery):
-            async with self._recovery_places:
-                core = await recovery.run(self.limits, mark_delete=mark_delete, now=host.now())
+            core = await recovery.run(self.limits, mark_delete=mark_delete, now=host.now())
             if self.log_keeper is not None:
                 self.log_keeper.opened(host.key, recovery.log_bytes)
             host.attach_core(core, recovery.log_bytes)
