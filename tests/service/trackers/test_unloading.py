@@ -381,7 +381,7 @@ async def test_the_log_makes_room_with_unloaded_trackers(make, clock):
     held = registry.log.log_bytes
     assert registry.log_keeper.unloaded == {KEY: held}
     registry.service_limits.add_log_bytes_max = held
-    registry.log_keeper.look_at(KEY, held)
+    registry.log_keeper.stored(KEY, held)
     await elapse(clock, 1_000)
     assert registry.log.log_bytes < held
     assert host.stats().pending_count == 2_000

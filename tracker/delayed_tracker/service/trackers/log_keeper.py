@@ -82,6 +82,10 @@ class LogKeeper:
         """Bytes by which the records of a tracker grow between two looks."""
         return self._writer.limits.add_log_bytes_max // _GROWTH_SHARE
 
+    @property
+    def _is_half_full(self) -> bool:
+        return 2 * self._writer.log_bytes >= self._writer.limits.add_log_bytes_max
+
     def opened(self, key: TrackerKey, log_bytes: int) -> None:
         """Note that a tracker is open, and how many bytes of records it has found."""
         self._writer.log_bytes += log_bytes - self.unloaded.pop(key, 0)
@@ -102,12 +106,12 @@ class LogKeeper:
         """Look at a tracker if its records have grown enough; make room if the log is half full."""
         if tracker.log_bytes >= self._looked_at.get(tracker.key, 0) + self.growth_bytes:
             self._look_at(tracker.key, tracker.log_bytes)
-        if 2 * self._writer.log_bytes >= self._writer.limits.add_log_bytes_max and not self._sealing:
+        if self._is_half_full and not self._sealing:
             self._begin()
 
     def stored(self, key: TrackerKey, log_bytes: int) -> None:
         """Look at a tracker whose snapshot was stored, unless its records are few: a checkpoint is a write, too."""
-        if log_bytes >= self.growth_bytes:
+        if log_bytes >= self.growth_bytes or self._is_half_full:
             self._look_at(key, log_bytes)
 
     def _look_at(self, key: TrackerKey, log_bytes: int) -> None:
@@ -137,13 +141,13 @@ class LogKeeper:
         while self._wanted and not self._closing:
             wanted, self._wanted = self._wanted, {}
             for tracker in [tracker for tracker in self._trackers() if tracker.key in wanted]:
+                self._sealing.discard(tracker.key)
                 cuttable = tracker.cuttable_log_bytes()
-                if cuttable and (_CUT_SHARE * cuttable >= tracker.log_bytes or tracker.key in self._sealing):
-                    self._sealing.discard(tracker.key)
+                if cuttable and (_CUT_SHARE * cuttable >= tracker.log_bytes or self._is_half_full):
                     await tracker.checkpoint()
                     self.checkpoint_count += 1
                     self._looked_at[tracker.key] = tracker.log_bytes
-        if 2 * self._writer.log_bytes >= self._writer.limits.add_log_bytes_max and not self._closing:
+        if self._is_half_full and not self._closing:
             await self._make_room()
 
     async def _make_room(self) -> None:
