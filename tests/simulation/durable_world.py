@@ -370,8 +370,7 @@ class DurableWorld(World):
         self.note("clear")
         for task in list(self.calls):
             task.cancel()
-        cleared = await self._finished(self.registry.clear(KEY, self.epoch))
-        self.epoch = cleared.epoch
+        cleared = await self._cleared()
         self.leases.clear()
         self.handed_out.clear()
         self.not_before.clear()
@@ -379,6 +378,20 @@ class DurableWorld(World):
         self.acked.update(self.cleared)
         self.answered.update(self.cleared)
         self.delivered.update(self.cleared)
+        if cleared is None:
+            await self.open()
+        else:
+            self.epoch = cleared.epoch
+
+    async def _cleared(self, **terms):
+        """Clear the tracker, and try again until that has happened; None if an attempt was applied, but not answered."""
+        while True:
+            try:
+                return await self._finished(self.registry.clear(KEY, self.epoch, **terms))
+            except StorageError:
+                self.calm_down()
+            except Fenced:
+                return None
 
     async def reset(self):
         """Move the cursor back: everything above it is offered again, and no claim of before counts."""
@@ -388,14 +401,7 @@ class DurableWorld(World):
         if self.random.random() < 0.3:
             await self._finished(self.registry.close_tracker(KEY, self.epoch))
         self.note("reset", position)
-        while True:
-            try:
-                await self._finished(self.registry.clear(KEY, self.epoch, reset_to=position))
-                break
-            except StorageError:
-                self.calm_down()
-            except Fenced:
-                break  # an attempt whose answer was lost was applied
+        await self._cleared(reset_to=position)
         for poll in self.polls:
             poll.cancel()
         await settle()
