@@ -109,6 +109,14 @@ def _log(made: builders.Dashboard) -> None:
             Query(rate(f"{log}_checkpoints_total"), "checkpoints"),
         ),
         graph(
+            "Idle trackers",
+            "Open trackers that are not in memory, and how many leave it and come back each second.",
+            "short",
+            Query(total("delayed_tracker_unloaded_trackers"), "not in memory"),
+            Query(rate("delayed_tracker_tracker_unloads_total"), "leave"),
+            Query(rate("delayed_tracker_tracker_reloads_total"), "come back"),
+        ),
+        graph(
             "Time of commits",
             "An add waits for one commit, or for two if one is under way.",
             "s",
