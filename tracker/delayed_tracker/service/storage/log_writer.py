@@ -90,6 +90,10 @@ class LogWriter:
         """True if nothing is written until the service is restarted."""
         return isinstance(self.failure, LogBroken)
 
+    def _require_unbroken(self) -> None:
+        if isinstance(self.failure, LogBroken):
+            raise self.failure
+
     # -- bounds ------------------------------------------------------------------------------------------------------
 
     def require_room(self) -> None:
@@ -99,8 +103,7 @@ class LogWriter:
             LogBroken: nothing is written any more.
             Overloaded: nothing was applied.
         """
-        if isinstance(self.failure, LogBroken):
-            raise self.failure
+        self._require_unbroken()
         if self.log_bytes >= self.limits.add_log_bytes_max:
             raise self._refusal(f"the add log has {self.log_bytes} bytes (addLogBytesMax)")
         if self.pending_bytes >= self.limits.add_log_pending_bytes_max:
@@ -125,8 +128,7 @@ class LogWriter:
             LogBroken: nothing is written any more.
         """
         while self._window_is_full:
-            if isinstance(self.failure, LogBroken):
-                raise self.failure
+            self._require_unbroken()
             self.write_now()
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._window_waiters.append(waiter)
@@ -163,7 +165,7 @@ class LogWriter:
         if self._window_timer is not None:
             self._window_timer.cancel()
             self._window_timer = None
-        if self._task is None and self._waiting and not isinstance(self.failure, LogBroken):
+        if self._task is None and self._waiting and not self.is_broken:
             # An empty context: the commit does not belong to the call that begins it.
             self._task = asyncio.get_running_loop().create_task(self._write(), context=Context())
             self._task.add_done_callback(self._ended)
@@ -269,8 +271,7 @@ class LogWriter:
         """
         if number <= tracker.durable_number:
             return
-        if isinstance(self.failure, LogBroken):
-            raise self.failure
+        self._require_unbroken()
         self.write_now()
         await tracker.until_durable(number)
 

@@ -215,12 +215,9 @@ class SnapshotWriter(Publication):
         It is tried once. A failure is logged and counted: without an add log, these positions are delivered again.
 
         Args:
-            look: returns the state to record. It is called again when no other write to the catalogue is under way.
+            look: returns the state to record. It is called when no other write to the catalogue is under way.
         Returns: the recorded state; None if that failed.
         """
-        consumption = look()
-        if consumption.is_empty:
-            return consumption
         try:
             async with self.catalogue_lock:
                 consumption = look()

@@ -333,7 +333,11 @@ class TrackerHost:
         if (core := self._gate.sound_core) is not None:
             gone = core.undeleted() | runner.stale_catalogue_ids
             mark = None if self._gate.log is None else LogMark(core.contained_through(), core.offered_through)
-            recorded = await runner.writer.record_consumed(lambda: Consumption(core.remaining(), gone, mark))
+            consumption = Consumption(core.remaining(), gone, mark)
+            # A catalogue that has nothing to learn may be busy, and the close need not wait for it.
+            if consumption.is_empty:
+                return
+            recorded = await runner.writer.record_consumed(lambda: consumption)
             if recorded is not None and mark is not None:
                 await self._gate.cut_log(mark.number)
 
