@@ -228,7 +228,7 @@ class TrackerRegistry:
         if host is None or host.state is HostState.CLOSED:
             raise TrackerNotOpen(key)
         if host.state is HostState.RECOVERING:
-            self._turns.ask(key)  # the call is refused, and repeated
+            self._turns.ask(host)  # the call is refused, and repeated
         return host
 
     async def loaded_host(self, key: TrackerKey) -> TrackerHost:
@@ -243,8 +243,9 @@ class TrackerRegistry:
             ShuttingDown: no more calls are accepted.
         """
         while (host := self.host(key)).state is HostState.UNLOADED:
-            self._turns.ask(key)
-            await self._outcome(self._reload(host))
+            reload = self._reload(host)
+            self._turns.ask(host)
+            await self._outcome(reload)
         host.touch()
         return host
 
@@ -296,7 +297,7 @@ class TrackerRegistry:
             if host is None:
                 host = self._begin_recovery(key, mark_delete)
             if (recovery := self._recoveries.get(key)) is not None:
-                with self._turns.awaited(key):
+                with self._turns.awaited(host):
                     await self._outcome(recovery)
             await self._back_unless_fenced(host)
             if host.state is HostState.READY:
@@ -315,7 +316,7 @@ class TrackerRegistry:
             await self.until_settled(key)
             host = self._hosts.get(key) or self._begin_recovery(key, None)
             if (recovery := self._recoveries.get(key)) is not None:
-                with self._turns.awaited(key):
+                with self._turns.awaited(host):
                     await self._outcome(recovery)
             await self._back_unless_fenced(host)
             if host.state is HostState.READY:
@@ -361,6 +362,7 @@ class TrackerRegistry:
                 retry_after_ms=self.service_limits.retry_after_ms,
             )
         host = self._hosts[key] = TrackerHost(key, self._shared)
+        self._turns.join(host)
         task = asyncio.get_running_loop().create_task(self._recover(host, mark_delete))
         self._recoveries[key] = task
         task.add_done_callback(lambda task: self._recovery_ended(host, task))
@@ -369,18 +371,19 @@ class TrackerRegistry:
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
         with self.instruments.recoveries.measured():
-            async with self._turns.turn(host.key):
-                with self.events.recovering(host, recovery):
-                    core = await recovery.run(self.limits, mark_delete=mark_delete, now=host.now())
-                    if self.log_keeper is not None:
-                        self.log_keeper.opened(host.key, recovery.log_bytes)
-                    host.attach_core(core, recovery.log_bytes)
+            await self._turns.until_turn(host)
+            with self.events.recovering(host, recovery):
+                core = await recovery.run(self.limits, mark_delete=mark_delete, now=host.now())
+                if self.log_keeper is not None:
+                    self.log_keeper.opened(host.key, recovery.log_bytes)
+                host.attach_core(core, recovery.log_bytes)
         if self.idle is not None:
             self.idle.watch()
         self._shared.access.failures.succeeded(host.key, RECOVERY_FAILED)
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
         del self._recoveries[host.key]
+        self._turns.leave(host)
         if host.state is HostState.READY or host.key in self._closings:
             return
         # Remove the host. The error goes to every caller that waits for this task, and the next open begins a new
@@ -407,13 +410,15 @@ class TrackerRegistry:
     async def _back_unless_fenced(self, host: TrackerHost) -> None:
         """Bring an unloaded tracker back. One that another process owns is closed instead."""
         if host.state is HostState.UNLOADED:
-            with suppress(Fenced), self._turns.awaited(host.key):
-                await self._outcome(self._reload(host))
+            reload = self._reload(host)
+            with suppress(Fenced), self._turns.awaited(host):
+                await self._outcome(reload)
 
     def _reload(self, host: TrackerHost) -> asyncio.Task[None]:
         """Return the task that brings an unloaded tracker back, which all callers share."""
         if (task := self._reloads.get(host.key)) is None:
             # An empty context: the task does not belong to the call that begins it.
+            self._turns.join(host, due_ms=host.falls_due_ms)
             task = asyncio.get_running_loop().create_task(self._bring_back(host), context=Context())
             self._reloads[host.key] = task
             task.add_done_callback(lambda task: self._reload_ended(host, task))
@@ -423,10 +428,10 @@ class TrackerRegistry:
         assert self.idle is not None
         assert self.log_keeper is not None
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
-        async with self._turns.turn(host.key, due_ms=host.falls_due_ms):
-            if host.state is not HostState.UNLOADED:  # closed meanwhile
-                return
-            core = await recovery.resume(self.limits, epoch=host.epoch, mark_delete=host.mark_delete, now=host.now())
+        await self._turns.until_turn(host)
+        if host.state is not HostState.UNLOADED:  # closed meanwhile, and perhaps opened anew
+            return
+        core = await recovery.resume(self.limits, epoch=host.epoch, mark_delete=host.mark_delete, now=host.now())
         if host.state is HostState.UNLOADED:  # not closed meanwhile
             self.log_keeper.opened(host.key, recovery.log_bytes)
             host.bring_back(core, recovery.log_bytes, lost=recovery.has_losses)
@@ -435,6 +440,7 @@ class TrackerRegistry:
 
     def _reload_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
         del self._reloads[host.key]
+        self._turns.leave(host)
         if task.cancelled() or (error := task.exception()) is None or host.state is not HostState.UNLOADED:
             return
         if isinstance(error, Fenced):
