@@ -236,6 +236,13 @@ class LeaseTable:
         self._trim_all()
         return IndexColumns.concat([lease.outstanding() for lease in self._leases.get(lease_id, ())])
 
+    def positions_of(self, ack: LeaseAck) -> PositionColumns | None:
+        """Return the positions that an ack names; None if it means a whole lease that holds another number of them."""
+        if ack.positions is not None:
+            return ack.positions
+        positions = self.of(ack.lease_id).positions
+        return positions if len(positions) == ack.held_count else None
+
     def release(self, lease_id: int, positions: PositionColumns) -> IndexColumns:
         """End the lease of positions that it holds; return their rows."""
         chosen = PositionBitmap.of(positions)

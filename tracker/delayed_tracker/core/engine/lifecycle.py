@@ -18,6 +18,7 @@ from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Instant, Wakeup, earliest
+from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.core.values.ordered_map import OrderedMap
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
@@ -97,6 +98,16 @@ class BucketLifecycle:
         bucket.first, bucket.last, bucket.sealed_count = frozen.first, frozen.last, len(frozen)
         state.members.note_range(bucket)
         state.account(bucket)
+
+    def seal_filled(self, *buckets: Bucket) -> int:
+        """Seal the open buckets that are not empty, and return the number of their positions; 0 in a tracker in memory."""
+        if self._state.limits.kind is TrackerKind.IN_MEMORY:
+            return 0
+        filled = [bucket for bucket in buckets if bucket.bits]
+        count = sum(len(bucket.bits) for bucket in filled)
+        for bucket in filled:
+            self.seal(bucket)
+        return count
 
     def _ask_to_store(self, bucket: Bucket) -> FrozenIndexes:
         """Freeze the content of a bucket in memory, and request that it is stored."""

@@ -20,6 +20,7 @@ from delayed_tracker.core.rules.fixed_delay import FixedDelayDetector
 from delayed_tracker.core.rules.seal import FrozenIndexes, without_rescheduled
 from delayed_tracker.core.values.changes import Change, OfferedThrough
 from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.instant import earliest
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
@@ -106,12 +107,27 @@ class TrackerState:
         if self.journal is not None:
             self.journal.note(change)
 
+    def offer_through(self, position: Position) -> None:
+        """Take a claim of the dispatcher, if it is higher than the present one."""
+        if position > self.offered_through:
+            self.offered_through = position
+            self.note(OfferedThrough(position))
+
     def offer_again_from(self, position: Position) -> None:
         """Take the dispatcher's claim back to before a position, which was lost."""
         if self.offered_through < position:
             return
         self.offered_through = max(BEFORE_ALL, Position(position.ledger_id, position.entry_id - 1))
         self.note(OfferedThrough(self.offered_through))
+
+    def earliest_ms(self) -> int | None:
+        """Return the first deadline that waits; None without one. Unloaded segments count from their first deadline."""
+        return earliest((self.heap.head_ms, self.segments.first_min_ms()))
+
+    def next_delivery_ms(self) -> int | None:
+        """Return the time from which the first deadline is due; None if nothing waits."""
+        deadline_ms = self.earliest_ms()
+        return None if deadline_ms is None else self.limits.due_from_ms(deadline_ms)
 
     # -- what counts -------------------------------------------------------------------------------------------------
 

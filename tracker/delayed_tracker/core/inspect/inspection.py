@@ -3,6 +3,7 @@
 No function here changes the state. They return the segments that are not in memory, so that the service can read them.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,6 +108,24 @@ def unloaded(state: TrackerState) -> list[UnloadedSegments]:
         bounds = snapshot.bounds.take(first, len(snapshot.bounds))
         found.append(UnloadedSegments(snapshot.bucket_id, first, bounds, bucket.bits.copy()))
     return found
+
+
+def stored_counts(state: TrackerState) -> dict[int, tuple[int, int]]:
+    """Return for each stored bucket the positions still tracked, and those that its snapshot has. O(buckets)."""
+    return {
+        bucket.snapshot.bucket_id: (len(bucket.bits), bucket.sealed_count)
+        for bucket in state.members.buckets.values()
+        if bucket.snapshot is not None
+    }
+
+
+def remaining(state: TrackerState, bucket_ids: Collection[int] | None) -> dict[int, PositionBitmap]:
+    """Return copies of the positions still tracked of each stored bucket, or of each of these. O(bitmaps)."""
+    return {
+        bucket.snapshot.bucket_id: bucket.bits.copy()
+        for bucket in state.members.buckets.values()
+        if bucket.snapshot is not None and (bucket_ids is None or bucket.snapshot.bucket_id in bucket_ids)
+    }
 
 
 def filter_range(state: TrackerState, ledger_id: int, first_entry: int, last_entry: int) -> list[tuple[int, int]]:

@@ -1,13 +1,38 @@
 """Verifies the invariants of a tracker from scratch; for tests and for debugging."""
 
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
+from delayed_tracker.core.engine.merger import BucketMerger
 from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.engine.upkeep import Upkeep
 from delayed_tracker.core.index.buckets import Bucket, MemoryCopies
 from delayed_tracker.core.rules.seal import without_repeats
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Wakeup, earliest
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
+
+
+def check_tracker(lifecycle: BucketLifecycle, merger: BucketMerger, upkeep: Upkeep, *, planning: bool) -> None:
+    """Raise InvariantViolation if a tracker contradicts itself, before or after bits that wait are cleared.
+
+    Args:
+        lifecycle: of the tracker.
+        merger: of the tracker.
+        upkeep: clears the bits.
+        planning: True if merges are still started.
+    """
+    # Before bits are cleared: a bucket that this drains may make a merge unnecessary.
+    merger.check(planning=planning)
+    before = upkeep.next_wakeup()
+    state = upkeep.for_reading()
+    state.settle()
+    # Second copies of positions whose bits were just cleared are passed only now.
+    lifecycle.note_loaded()
+    after = upkeep.next_wakeup()
+    check_invariants(state, lifecycle, state.next_delivery_ms(), after)
+    for moment, settled in zip(before, after, strict=True):
+        if settled is not None and (moment is None or moment > settled):
+            raise InvariantViolation(f"no wake-up at {settled}; before bits were cleared it was at {moment}")
 
 
 def check_invariants(
