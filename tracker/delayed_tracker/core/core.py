@@ -1,6 +1,6 @@
 """TrackerCore: the verbs of one tracker. Calls in, results of verbs and effects out; no waiting, no clock, no randomness.
 
-Each verb checks its arguments, lets a module of ``engine`` decide and change the rows, and ends with :meth:`_finish`.
+Each verb checks its arguments, lets a module of ``engine`` decide and change the rows, and ends with ``Upkeep.finish``.
 After each call the owner drains :meth:`TrackerCore.take_effects` and reads :meth:`TrackerCore.next_wakeup`. An error
 applies nothing. Time is an argument: the wall clock for deadlines, which may step, and elapsed time for durations.
 """
@@ -74,7 +74,6 @@ class TrackerCore:
         self._lifecycle = BucketLifecycle(self._state, LoadBudget(limits.loaded_indexes_max).share())
         self._merger = BucketMerger(self._state, self._lifecycle)
         self._upkeep = Upkeep(self._state, self._lifecycle, self._merger)
-        self._closed = False
 
     @classmethod
     def recovered(
@@ -102,7 +101,7 @@ class TrackerCore:
         if gone := (*plan.delete, *lost_bucket_ids):
             core._lifecycle.delete(gone)
         if loads:
-            core._finish(now)
+            core._upkeep.finish(now)
         return core
 
     def load_within(self, share: LoadShare, now: Instant) -> None:
@@ -110,7 +109,7 @@ class TrackerCore:
         self._require_open()
         assert not self._lifecycle.load_share.held_count
         self._lifecycle.load_share = share
-        self._finish(now)
+        self._upkeep.finish(now)
 
     # -- changes for an add log ------------------------------------------------------------------------------------------
 
@@ -218,7 +217,7 @@ class TrackerCore:
             accepted, outcome = indexes, AddOutcome.all_added(len(indexes))
         else:
             accepted, outcome = adding.add_any(self._upkeep.settled(), self._lifecycle, indexes, now.wall_ms)
-        self._finish(now)
+        self._upkeep.finish(now)
         if state.fixed_delay is not None:
             state.fixed_delay.note_offered(accepted, any_due=bool(len(outcome.due)))
         return outcome
@@ -231,7 +230,7 @@ class TrackerCore:
     def cancel(self, positions: PositionColumns, now: Instant) -> CancelOutcome:
         """Forget positions that are not leased. A replay adds them again unless the cursor acknowledges them too."""
         outcome = removing.cancel(self._open_state(), self._lifecycle, positions)
-        self._finish(now)
+        self._upkeep.finish(now)
         return outcome
 
     def reschedule(self, indexes: IndexColumns, now: Instant) -> RescheduleOutcome:
@@ -242,7 +241,7 @@ class TrackerCore:
         repetition of the call gives the same result. O(n) and a bitmap operation per ledger and bucket.
         """
         outcome = rescheduling.reschedule(self._open_state(), self._lifecycle, indexes, now.wall_ms)
-        self._finish(now)
+        self._upkeep.finish(now)
         return outcome
 
     # -- sealing -------------------------------------------------------------------------------------------------------
@@ -250,14 +249,14 @@ class TrackerCore:
     def seal_mutable_bucket(self, now: Instant) -> int:
         """Seal the mutable bucket and return the number of its positions; 0 in a tracker in memory."""
         count = self._lifecycle.seal_filled(self._open_state().mutable)
-        self._finish(now)
+        self._upkeep.finish(now)
         return count
 
     def seal_open_buckets(self, now: Instant) -> int:
         """Seal the mutable and the late bucket, however small, and return the number of positions; 0 as above."""
         state = self._open_state()
         count = self._lifecycle.seal_filled(state.mutable, state.late)
-        self._finish(now)
+        self._upkeep.finish(now)
         return count
 
     def next_seal_number(self) -> int:
@@ -286,7 +285,7 @@ class TrackerCore:
         returning.expire(self._state, now.elapsed_ms)
         delivery = handing_out.hand_out(self._state, self._lifecycle, max_count, now, lease_ms=lease_ms)
         self._upkeep.settle_soon(now)
-        self._finish(now)
+        self._upkeep.finish(now)
         return delivery
 
     def divide(self, delivery: Delivery, counts: Sequence[int]) -> list[Delivery]:
@@ -309,7 +308,7 @@ class TrackerCore:
         """
         self._require_open()
         outcome = self._ack(lease_id, positions, now)
-        self._finish(now)
+        self._upkeep.finish(now)
         return outcome
 
     def ack_leases(self, acks: Sequence[LeaseAck], now: Instant) -> list[LeaseOutcome]:
@@ -326,7 +325,7 @@ class TrackerCore:
         for ack in acks:
             positions = leases.positions_of(ack)
             outcomes.append(LeaseOutcome.all_done(0) if positions is None else self._ack(ack.lease_id, positions, now))
-        self._finish(now)
+        self._upkeep.finish(now)
         return outcomes
 
     def _ack(self, lease_id: int, positions: PositionColumns, now: Instant) -> LeaseOutcome:
@@ -347,7 +346,7 @@ class TrackerCore:
             raise InvalidInput("deliver_at_ms", deliver_at_ms, f"give milliseconds from 0 to {INT63_MAX}")
         state = self._upkeep.settled()
         outcome = returning.give_back(state, self._lifecycle, lease_id, positions, now, deliver_at_ms=deliver_at_ms)
-        self._finish(now)
+        self._upkeep.finish(now)
         return outcome
 
     def extend(self, lease_id: int, positions: PositionColumns | None, now: Instant, *, lease_ms: int) -> ExtendOutcome:
@@ -361,14 +360,14 @@ class TrackerCore:
         if not 1 <= lease_ms <= INT63_MAX - max(now):
             raise InvalidInput("lease_ms", lease_ms, "give 1 or more milliseconds")
         outcome = returning.extend(self._upkeep.settled(), lease_id, positions, now, lease_ms)
-        self._finish(now)
+        self._upkeep.finish(now)
         return outcome
 
     def expire_leases(self, now: Instant) -> int:
         """Make the positions of expired leases due again. Returns the number of positions."""
         self._require_open()
         count = returning.expire(self._state, now.elapsed_ms)
-        self._finish(now)
+        self._upkeep.finish(now)
         return count
 
     # -- the cursor and the owner --------------------------------------------------------------------------------------
@@ -384,7 +383,7 @@ class TrackerCore:
         if position <= self._state.mark_delete:
             return TrimOutcome(self._state.mark_delete, 0)
         trimmed = removing.trim(self._upkeep.settled(), self._lifecycle, position)
-        self._finish(now)
+        self._upkeep.finish(now)
         return TrimOutcome(position, trimmed)
 
     def reset_cursor(self, mark_delete: Position, now: Instant) -> int:
@@ -410,7 +409,7 @@ class TrackerCore:
         state.epoch = epoch
         returning.release_all(state)
         self._lifecycle.replay_required = False
-        self._finish(now)
+        self._upkeep.finish(now)
 
     def clear(self, now: Instant) -> int:
         """Forget every position, delete every snapshot, and return the number of positions.
@@ -418,7 +417,7 @@ class TrackerCore:
         A barrier: the epoch rises, leases are void, and results of effects of before are ignored.
         """
         cleared = barriers.forget_everything(self._open_state(), self._lifecycle, self._merger)
-        self._finish(now)
+        self._upkeep.finish(now)
         return cleared
 
     def adopt(
@@ -435,14 +434,14 @@ class TrackerCore:
         removing.trim(state, self._lifecycle, max(state.mark_delete, mark_delete))
         if offered_through != BEFORE_ALL:
             self.advance_offered_through(offered_through)
-        self._finish(now)
+        self._upkeep.finish(now)
         return replaced
 
     def delete(self, now: Instant) -> int:
         """Clear the tracker and refuse every later call: the subscription is gone. Returns the number of positions."""
         cleared = self.clear(now)
         self.load_share.stop_waiting()
-        self._closed = True
+        self._state.is_closed = True
         return cleared
 
     def close(self, now: Instant) -> None:
@@ -450,11 +449,11 @@ class TrackerCore:
 
         Results of effects in flight are still applied. Closing twice is harmless.
         """
-        if not self._closed:
+        if not self._state.is_closed:
             returning.release_all(self._upkeep.settled())
-            self._finish(now)
+            self._upkeep.finish(now)
             self.load_share.stop_waiting()
-            self._closed = True
+            self._state.is_closed = True
 
     # -- effects and time ----------------------------------------------------------------------------------------------
 
@@ -466,22 +465,19 @@ class TrackerCore:
         """Apply the result of an effect. Returns False if the effect is forgotten: then nothing was changed."""
         known = apply_result(result, self._lifecycle, self._merger, self._upkeep, now)
         if not isinstance(result, SnapshotsDeleted | DeleteFailed):  # they leave nothing to do before a retry
-            self._finish(now)
+            self._upkeep.finish(now)
         return known
 
     def wake(self, now: Instant) -> None:
         """Do everything that time alone causes: expire leases, retry failed effects, load what is nearly due."""
-        if not self._closed:
+        if not self._state.is_closed:
             self._upkeep.settle_if_due(now)
             returning.expire(self._state, now.elapsed_ms)
             self._state.leases.ended.sweep(now.elapsed_ms)
-            self._finish(now)
-
-    def _finish(self, now: Instant) -> None:
-        self._upkeep.finish(now, requests=not self._closed)
+            self._upkeep.finish(now)
 
     def _require_open(self) -> None:
-        if self._closed:
+        if self._state.is_closed:
             raise TrackerClosed("the tracker is closed; open it again")
 
     def _open_state(self) -> TrackerState:
@@ -604,7 +600,7 @@ class TrackerCore:
 
     def check(self) -> None:
         """Raise InvariantViolation if the state contradicts itself, which is a bug. O(everything)."""
-        check_tracker(self._lifecycle, self._merger, self._upkeep, planning=not self._closed)
+        check_tracker(self._lifecycle, self._merger, self._upkeep)
 
 
 __all__ = ["TrackerClosed", "TrackerCore"]

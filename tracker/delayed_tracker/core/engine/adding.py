@@ -107,7 +107,8 @@ def put_if_above(state: TrackerState, indexes: IndexColumns, now_ms: int) -> boo
     ):
         return False
     state.put_above(state.mutable, ledger_id, indexes, earliest_ms)
-    _note_added(state, indexes)
+    state.counters.added += len(indexes)
+    state.note(Added(indexes))
     return True
 
 
@@ -132,14 +133,10 @@ def add_any(
     counters.duplicate += len(outcome.duplicate)
     counters.beyond_max_delay += len(outcome.beyond_max_delay)
     counters.below_mark_delete += len(outcome.below_mark_delete)
-    _note_added(state, accepted)
-    return accepted, outcome
-
-
-def _note_added(state: TrackerState, accepted: IndexColumns) -> None:
-    state.counters.added += len(accepted)
+    counters.added += len(accepted)
     if len(accepted):
         state.note(Added(accepted))
+    return accepted, outcome
 
 
 def place(state: TrackerState, lifecycle: BucketLifecycle, indexes: IndexColumns) -> None:

@@ -199,11 +199,10 @@ class BucketMerger:
         self._barren_at = None
         self._too_large = _NONE
 
-    def check(self, *, planning: bool) -> None:
+    def check(self) -> None:
         """Raise InvariantViolation unless exactly the sources of the merge in flight are marked.
 
-        Args:
-            planning: True if merges are still started; then too many buckets must lead to a merge.
+        Unless the tracker is closed, too many buckets must lead to a merge.
         """
         marked = [bucket for bucket in self._state.members.buckets.values() if bucket.merging]
         if {bucket.key for bucket in marked} != {bucket.key for bucket in self._sources}:
@@ -211,7 +210,7 @@ class BucketMerger:
         if bool(self._sources) != (self._effect_id is not None):
             raise InvariantViolation("a merge is under way without sources")
         limit = self._state.limits.max_num_buckets
-        over = planning and limit != -1 and self._state.sealed_count > limit
+        over = not self._state.is_closed and limit != -1 and self._state.sealed_count > limit
         waits = self._effect_id is not None or self._retry_at_ms is not None
         if over and not waits and self._barren_at != self._state.sealed_changes:
             raise InvariantViolation("there are too many buckets, and no merge is in flight or planned")

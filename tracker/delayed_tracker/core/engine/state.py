@@ -40,6 +40,7 @@ class TrackerState:
         "epoch",
         "fixed_delay",
         "heap",
+        "is_closed",
         "journal",
         "last_seal_number",
         "late",
@@ -66,6 +67,8 @@ class TrackerState:
         """Seal number of the last freeze. It never goes back, not even after a clear."""
         self.epoch = epoch
         self.mark_delete = mark_delete
+        self.is_closed = False
+        """True once the tracker is closed or deleted: no verb changes it, and it asks for no more effects."""
         self.journal: Journal | None = None
         """Changes for an add log; None if there is none."""
         self.offered_through = BEFORE_ALL

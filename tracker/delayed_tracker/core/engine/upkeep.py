@@ -53,18 +53,16 @@ class Upkeep:
         if self._settle_at_ms is not None and self._settle_at_ms <= now.elapsed_ms:
             self.settled()
 
-    def finish(self, now: Instant, *, requests: bool) -> None:
+    def finish(self, now: Instant) -> None:
         """End a change: make the next deadline exact, begin retries and merges, load segments that are nearly due.
 
-        Args:
-            now: decides what is due.
-            requests: False for a closed tracker, which asks for no more effects.
+        A closed tracker asks for nothing more.
         """
         state, lifecycle = self._state, self._lifecycle
         state.settle()
         if state.fixed_delay is not None:
             state.fixed_delay.note_tracked(state.counters.tracked)
-        if not requests:
+        if state.is_closed:
             lifecycle.note_loaded()
             return
         if lifecycle.is_retry_due(now) or self._merger.is_wanted(now) or lifecycle.settling_may_make_room():

@@ -12,17 +12,10 @@ from delayed_tracker.core.values.instant import Wakeup, earliest
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 
-def check_tracker(lifecycle: BucketLifecycle, merger: BucketMerger, upkeep: Upkeep, *, planning: bool) -> None:
-    """Raise InvariantViolation if a tracker contradicts itself, before or after bits that wait are cleared.
-
-    Args:
-        lifecycle: of the tracker.
-        merger: of the tracker.
-        upkeep: clears the bits.
-        planning: True if merges are still started.
-    """
+def check_tracker(lifecycle: BucketLifecycle, merger: BucketMerger, upkeep: Upkeep) -> None:
+    """Raise InvariantViolation if a tracker contradicts itself, before or after bits that wait are cleared."""
     # Before bits are cleared: a bucket that this drains may make a merge unnecessary.
-    merger.check(planning=planning)
+    merger.check()
     before = upkeep.next_wakeup()
     state = upkeep.for_reading()
     state.settle()
