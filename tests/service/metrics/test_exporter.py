@@ -7,9 +7,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from delayed_tracker.core.engine.counters import Counters
 from delayed_tracker.core.inspect.numbers import EVENTS
 from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.counters import Counters
 from delayed_tracker.core.values.verb_results import AddOutcome
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.counters import EffectCounters

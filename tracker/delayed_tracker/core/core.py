@@ -107,8 +107,8 @@ class TrackerCore:
     def load_within(self, share: LoadShare, now: Instant) -> None:
         """Load only what a budget leaves that is shared with other trackers; called before anything was loaded."""
         self._require_open()
-        assert not self._lifecycle.load_share.held_count
-        self._lifecycle.load_share = share
+        assert not self._lifecycle.loads.share.held_count
+        self._lifecycle.loads.share = share
         self._upkeep.finish(now)
 
     # -- changes for an add log ------------------------------------------------------------------------------------------
@@ -459,7 +459,7 @@ class TrackerCore:
 
     def take_effects(self) -> list[Effect]:
         """Return the effects asked for since the last call, in order; each needs exactly one result."""
-        return self._lifecycle.take_effects()
+        return self._lifecycle.effects.take()
 
     def apply(self, result: EffectResult, now: Instant) -> bool:
         """Apply the result of an effect. Returns False if the effect is forgotten: then nothing was changed."""
@@ -527,7 +527,7 @@ class TrackerCore:
     @property
     def load_share(self) -> LoadShare:
         """The tracker's part of the rows of snapshots that all trackers may hold in memory together."""
-        return self._lifecycle.load_share
+        return self._lifecycle.loads.share
 
     def __len__(self) -> int:
         """Positions tracked, leased ones included."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from delayed_tracker.core.engine.ended_leases import EndedLeases
+from delayed_tracker.core.index.ended_leases import EndedLeases
 from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.errors import InvalidInput, InvariantViolation
 from delayed_tracker.core.values.limits import TrackerLimits

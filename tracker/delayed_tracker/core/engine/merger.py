@@ -108,8 +108,8 @@ class BucketMerger:
             bucket.merging = True
             assert bucket.snapshot is not None
             sources.append(MergeSource(bucket.snapshot.bucket_id, len(bucket.snapshot.bounds), bucket.bits.lend()))
-        self._effect_id, self._sources = self._lifecycle.new_effect_id(), group
-        self._lifecycle.emit(
+        self._effect_id, self._sources = self._lifecycle.effects.new_id(), group
+        self._lifecycle.effects.append(
             MergeSnapshots(
                 effect_id=self._effect_id,
                 epoch=self._state.epoch,
@@ -152,11 +152,11 @@ class BucketMerger:
         bits, reachable = PositionBitmap(), stored.copy()
         runs = []
         for source in sources:
-            self._lifecycle.forget_load_of(source)
+            self._lifecycle.loads.forget(source)
             bits.update(source.bits)
-            reachable.update(state.reachable_in_memory(source))
+            reachable.update(state.copies.reachable(source))
             # A removed copy of one source would count again under the bit of another source for the same position.
-            state.drop_removed_copies(source)
+            state.copies.drop_removed(source)
             runs += state.heap.of_bucket(source.key)
             state.unlist_bucket(source)
         first, last = min(_range(source)[0] for source in sources), max(_range(source)[1] for source in sources)

@@ -34,7 +34,7 @@ def give_back(
         free &= ~tracked
     returned = leases.release(lease_id, positions.take(held)) if held.any() else IndexColumns.empty()
     if len(returned) and deliver_at_ms is None:
-        state.requeue(returned)
+        state.copies.requeue(returned)
     elif len(returned):
         deadlines = np.full(len(returned), deliver_at_ms, np.int64)
         _, buckets = state.take_bits(returned.positions)
@@ -70,11 +70,11 @@ def expire(state: TrackerState, elapsed_ms: int) -> int:
         return 0
     # Together: one by one, 100 leases that expire at once are sorted and joined 100 times.
     expired = IndexColumns.concat(state.leases.expire(elapsed_ms))
-    state.requeue(expired)
+    state.copies.requeue(expired)
     state.counters.lease_expired += len(expired)
     return len(expired)
 
 
 def release_all(state: TrackerState) -> None:
     """Return the positions of all leases, which are void."""
-    state.requeue(IndexColumns.concat(state.leases.release_all()))
+    state.copies.requeue(IndexColumns.concat(state.leases.release_all()))

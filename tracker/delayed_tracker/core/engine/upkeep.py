@@ -35,7 +35,7 @@ class Upkeep:
     def for_reading(self) -> TrackerState:
         """Return the state with the bits of consumed positions cleared. Drained buckets stay until a change."""
         self._state.settle_bits()
-        self._lifecycle.note_loaded()
+        self._lifecycle.loads.note_loaded()
         return self._state
 
     def settle_soon(self, now: Instant) -> None:
@@ -63,27 +63,26 @@ class Upkeep:
         if state.fixed_delay is not None:
             state.fixed_delay.note_tracked(state.counters.tracked)
         if state.is_closed:
-            lifecycle.note_loaded()
+            lifecycle.loads.note_loaded()
             return
-        if lifecycle.is_retry_due(now) or self._merger.is_wanted(now) or lifecycle.settling_may_make_room():
+        if lifecycle.is_retry_due(now) or self._merger.is_wanted(now) or lifecycle.loads.settling_may_make_room():
             self.settled()
             lifecycle.retry_due(now)
             self._merger.merge_if_needed(now)
-        lifecycle.note_loaded()
-        lifecycle.prefetch(now)
+        lifecycle.loads.note_loaded()
+        lifecycle.loads.prefetch(now)
 
     def next_timer(self) -> Wakeup:
         """Return the time of the next prefetch, and in elapsed time the next expiry, retry, sweep or clearing of bits."""
-        prefetch_ms, retry_ms = self._lifecycle.next_wakeup()
         leases = self._state.leases
         durations = (
-            retry_ms,
+            self._lifecycle.next_retry_ms(),
             self._merger.next_retry_ms(),
             leases.next_expiry_ms(),
             leases.ended.next_sweep_ms(),
             self._settle_at_ms,
         )
-        return Wakeup(prefetch_ms, earliest(durations))
+        return Wakeup(self._lifecycle.loads.next_load_ms(), earliest(durations))
 
     def next_wakeup(self) -> Wakeup:
         """Return the same times with that of the next delivery, if it is before the next prefetch."""

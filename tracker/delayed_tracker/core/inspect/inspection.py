@@ -70,7 +70,7 @@ def _deadline_in_memory(state: TrackerState, bucket: Bucket, position: Position)
     for run in state.heap.of_bucket(bucket.key):
         for chunk in run.chunks():
             here = chunk.take(_is_at(chunk.positions, position))
-            live = here.take(state.is_live(bucket, here))
+            live = here.take(state.copies.is_live(bucket, here))
             if len(live):
                 return int(live.deliver_at_ms[0])
     return None
@@ -83,7 +83,7 @@ def loaded_between(state: TrackerState, from_ms: int, until_ms: int | None) -> t
     """
     last_ms = INT63_MAX if until_ms is None else until_ms - 1
     parts = [
-        rows.take(state.is_live(state.members.buckets[run.bucket_number], rows))
+        rows.take(state.copies.is_live(state.members.buckets[run.bucket_number], rows))
         for run in state.heap
         for chunk in run.chunks()
         if len(rows := _between(chunk, from_ms, last_ms))

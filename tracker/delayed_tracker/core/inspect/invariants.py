@@ -20,7 +20,7 @@ def check_tracker(lifecycle: BucketLifecycle, merger: BucketMerger, upkeep: Upke
     state = upkeep.for_reading()
     state.settle()
     # Second copies of positions whose bits were just cleared are passed only now.
-    lifecycle.note_loaded()
+    lifecycle.loads.note_loaded()
     after = upkeep.next_wakeup()
     check_invariants(state, lifecycle, state.next_delivery_ms(), after)
     for moment, settled in zip(before, after, strict=True):
@@ -53,7 +53,7 @@ def check_invariants(
     first_deadlines = []  # in memory, of each bucket that has any
     for bucket in state.members.buckets.values():
         copies = IndexColumns.concat([chunk for run in state.heap.of_bucket(bucket.key) for chunk in run.chunks()])
-        live = copies.take(state.is_live(bucket, copies)) if len(copies) else copies
+        live = copies.take(state.copies.is_live(bucket, copies)) if len(copies) else copies
         if len(copies) and bucket.memory is not None:
             _check_copies(state, bucket, bucket.memory, copies)
         if len(live):
@@ -125,7 +125,7 @@ def _check_copies(state: TrackerState, bucket: Bucket, memory: MemoryCopies, cop
         if (
             not run.is_sorted
             and not run.suspect
-            and not all(state.is_live(bucket, chunk).all() for chunk in run.chunks())
+            and not all(state.copies.is_live(bucket, chunk).all() for chunk in run.chunks())
         ):
             raise InvariantViolation(f"run {run.run_id} may announce the deadline of a dead copy")
 

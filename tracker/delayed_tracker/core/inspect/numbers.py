@@ -8,9 +8,9 @@ behind by the bits that wait; pending, leased and every counter are exact.
 from operator import attrgetter
 from typing import Final
 
-from delayed_tracker.core.engine.counters import Counters
 from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.inspect.stats import memory_beside_bits
+from delayed_tracker.core.values.counters import Counters
 from delayed_tracker.core.values.limits import TrackerKind
 
 SIZES: Final = (

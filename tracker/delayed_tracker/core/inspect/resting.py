@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from delayed_tracker.core.engine.counters import Counters
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.inspect.numbers import NUMBERS
 from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.counters import Counters
 from delayed_tracker.core.values.instant import Wakeup, earliest
 from delayed_tracker.core.values.verb_results import TrackerStats
 
@@ -39,7 +39,7 @@ def can_rest(state: TrackerState, lifecycle: BucketLifecycle, timer: Wakeup) -> 
         state.journal is not None
         and not state.leases.leased_count
         and timer.elapsed_ms is None
-        and lifecycle.load_share.place is None
+        and lifecycle.loads.share.place is None
         and not lifecycle.replay_required
         and not lifecycle.undeleted()
     )
