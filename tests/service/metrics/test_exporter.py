@@ -17,16 +17,12 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.exposition.tracker_samples import OF_ALL
 from delayed_tracker.service.instruments.bucket_operations import COUNTERS, EffectAccount
-from delayed_tracker.service.instruments.catalogue import (
-    FAMILIES,
-    FROM_THE_LIBRARY,
-    INDEX_EVENTS,
-    OFFERS,
-    SHELL_COUNTERS,
-)
+from delayed_tracker.service.instruments.catalogue import FAMILIES, FROM_THE_LIBRARY
 from delayed_tracker.service.instruments.family import Kind, Origin
 from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from delayed_tracker.service.instruments.service_families import SHELL_COUNTERS
+from delayed_tracker.service.instruments.tracker_families import INDEX_EVENTS, OFFERS
 from delayed_tracker.service.instruments.tracker_rows import COLUMNS
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.storage.errors import StorageUnavailable
