@@ -133,19 +133,19 @@ MUTATIONS = (
     Mutation(
         "forget that late positions are in memory only",
         f"{CORE}/engine/lifecycle.py",
-        "for bucket in (state.mutable, state.late, *self._stores.values(), *retrying)",
-        "for bucket in (state.mutable, *self._stores.values(), *retrying)",
+        "for bucket in (state.mutable, state.late, *self._storing())",
+        "for bucket in (state.mutable, *self._storing())",
     ),
     Mutation(
         "forget that a bucket is still being stored",
         f"{CORE}/engine/lifecycle.py",
-        "for bucket in (state.mutable, state.late, *self._stores.values(), *retrying)",
-        "for bucket in (state.mutable, state.late, *retrying)",
+        "for bucket in (state.mutable, state.late, *self._storing())",
+        "for bucket in (state.mutable, state.late, *(what for what in self._retries.values() if isinstance(what, Bucket)))",
     ),
     Mutation(
         "forget that a bucket waits to be stored again",
         f"{CORE}/engine/lifecycle.py",
-        "for bucket in (state.mutable, state.late, *self._stores.values(), *retrying)",
+        "for bucket in (state.mutable, state.late, *self._storing())",
         "for bucket in (state.mutable, state.late, *self._stores.values())",
     ),
     Mutation(

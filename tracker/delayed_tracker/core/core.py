@@ -33,7 +33,7 @@ from delayed_tracker.core.values.columns import (
     PositionColumns,
     require_cursor_position,
 )
-from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.instant import Instant, Wakeup
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -52,12 +52,6 @@ from delayed_tracker.core.values.verb_results import (
 
 _LEASE_ID_BITS = 32
 """Leases of one epoch have ids of their own, as long as there are fewer than 2^32."""
-
-
-class TrackerClosed(DelayedTrackerError):
-    """The tracker was closed or deleted; open it again."""
-
-    reason = "TRACKER_CLOSED"
 
 
 class TrackerCore:
@@ -106,7 +100,7 @@ class TrackerCore:
 
     def load_within(self, share: LoadShare, now: Instant) -> None:
         """Load only what a budget leaves that is shared with other trackers; called before anything was loaded."""
-        self._require_open()
+        self._state.require_open()
         assert not self._lifecycle.loads.share.held_count
         self._lifecycle.loads.share = share
         self._upkeep.finish(now)
@@ -168,7 +162,7 @@ class TrackerCore:
 
         Raises: InvalidInput for a ledger below 0 or an entry below -1, TrackerClosed.
         """
-        self._require_open()
+        self._state.require_open()
         require_cursor_position("offered_through", position)
         self._state.offer_through(position)
         return self._state.offered_through
@@ -211,7 +205,7 @@ class TrackerCore:
         checked before duplicate; a tracked position that is due is no longer tracked, because the dispatcher sends it now.
         O(n) and a bitmap operation per ledger; sealing is O(1) here.
         """
-        self._require_open()
+        self._state.require_open()
         state = self._state
         if adding.put_if_above(state, indexes, now.wall_ms):
             accepted, outcome = indexes, AddOutcome.all_added(len(indexes))
@@ -224,12 +218,12 @@ class TrackerCore:
 
     def would_track(self, indexes: IndexColumns, now: Instant) -> bool:
         """Return True if adding a batch would track a position that is not tracked yet. O(n), changes nothing."""
-        self._require_open()
+        self._state.require_open()
         return adding.would_track(self._upkeep.for_reading(), indexes, now.wall_ms)
 
     def cancel(self, positions: PositionColumns, now: Instant) -> CancelOutcome:
         """Forget positions that are not leased. A replay adds them again unless the cursor acknowledges them too."""
-        outcome = removing.cancel(self._open_state(), self._lifecycle, positions)
+        outcome = removing.cancel(self._upkeep.opened(), self._lifecycle, positions)
         self._upkeep.finish(now)
         return outcome
 
@@ -240,7 +234,7 @@ class TrackerCore:
         A new deadline that is due is handed out by the next poll. If a position is repeated, the first row decides. A
         repetition of the call gives the same result. O(n) and a bitmap operation per ledger and bucket.
         """
-        outcome = rescheduling.reschedule(self._open_state(), self._lifecycle, indexes, now.wall_ms)
+        outcome = rescheduling.reschedule(self._upkeep.opened(), self._lifecycle, indexes, now.wall_ms)
         self._upkeep.finish(now)
         return outcome
 
@@ -248,20 +242,20 @@ class TrackerCore:
 
     def seal_mutable_bucket(self, now: Instant) -> int:
         """Seal the mutable bucket and return the number of its positions; 0 in a tracker in memory."""
-        count = self._lifecycle.seal_filled(self._open_state().mutable)
+        count = self._lifecycle.seal_filled(self._upkeep.opened().mutable)
         self._upkeep.finish(now)
         return count
 
     def seal_open_buckets(self, now: Instant) -> int:
         """Seal the mutable and the late bucket, however small, and return the number of positions; 0 as above."""
-        state = self._open_state()
+        state = self._upkeep.opened()
         count = self._lifecycle.seal_filled(state.mutable, state.late)
         self._upkeep.finish(now)
         return count
 
     def next_seal_number(self) -> int:
         """Take the seal number of a bucket that was frozen elsewhere and is about to rank above all others."""
-        self._require_open()
+        self._state.require_open()
         return self._state.next_seal_number()
 
     # -- handing out ---------------------------------------------------------------------------------------------------
@@ -277,7 +271,7 @@ class TrackerCore:
         Raises: InvalidInput, TrackerClosed.
         Cost: O(n log n) for n rows, plus the copies passed over that do not count.
         """
-        self._require_open()
+        self._state.require_open()
         if max_count < 1:
             raise InvalidInput("max_messages", max_count, "give 1 or more")
         if not 0 <= lease_ms <= INT63_MAX - max(now):
@@ -306,7 +300,7 @@ class TrackerCore:
 
         Raises: InvalidInput for a lease id never given out, TrackerClosed.
         """
-        self._require_open()
+        self._state.require_open()
         outcome = self._ack(lease_id, positions, now)
         self._upkeep.finish(now)
         return outcome
@@ -317,7 +311,7 @@ class TrackerCore:
         Returns: the outcome of each; a lease that holds another number of positions than the ack says is unchanged.
         Raises: InvalidInput for a lease id never given out, TrackerClosed; nothing was changed.
         """
-        self._require_open()
+        self._state.require_open()
         leases = self._state.leases
         for ack in acks:
             leases.require_issued(ack.lease_id)
@@ -341,7 +335,7 @@ class TrackerCore:
 
         Raises: InvalidInput for a lease id never given out or a deadline out of range, TrackerClosed.
         """
-        self._require_open()
+        self._state.require_open()
         if deliver_at_ms is not None and not 0 <= deliver_at_ms <= INT63_MAX:
             raise InvalidInput("deliver_at_ms", deliver_at_ms, f"give milliseconds from 0 to {INT63_MAX}")
         state = self._upkeep.settled()
@@ -356,7 +350,7 @@ class TrackerCore:
 
         Raises: InvalidInput for a lease id never given out or a lease time out of range, TrackerClosed.
         """
-        self._require_open()
+        self._state.require_open()
         if not 1 <= lease_ms <= INT63_MAX - max(now):
             raise InvalidInput("lease_ms", lease_ms, "give 1 or more milliseconds")
         outcome = returning.extend(self._upkeep.settled(), lease_id, positions, now, lease_ms)
@@ -365,7 +359,7 @@ class TrackerCore:
 
     def expire_leases(self, now: Instant) -> int:
         """Make the positions of expired leases due again. Returns the number of positions."""
-        self._require_open()
+        self._state.require_open()
         count = returning.expire(self._state, now.elapsed_ms)
         self._upkeep.finish(now)
         return count
@@ -378,7 +372,7 @@ class TrackerCore:
         Raises: InvalidInput for a ledger below 0 or an entry below -1, TrackerClosed.
         Cost: O(buckets + ledgers + leases).
         """
-        self._require_open()
+        self._state.require_open()
         require_cursor_position("mark_delete", position)
         if position <= self._state.mark_delete:
             return TrimOutcome(self._state.mark_delete, 0)
@@ -391,7 +385,7 @@ class TrackerCore:
 
         Raises: InvalidInput for a position that is neither BEFORE_ALL nor a ledger from 0 and an entry from -1.
         """
-        self._require_open()
+        self._state.require_open()
         if mark_delete != BEFORE_ALL:
             require_cursor_position("mark_delete", mark_delete)
         self._state.mark_delete = mark_delete
@@ -402,7 +396,7 @@ class TrackerCore:
 
         Raises: InvalidInput for an epoch that is not above the present one, TrackerClosed.
         """
-        self._require_open()
+        self._state.require_open()
         if epoch <= self._state.epoch:
             raise InvalidInput("epoch", epoch, f"give more than {self._state.epoch}")
         state = self._upkeep.settled()
@@ -416,7 +410,7 @@ class TrackerCore:
 
         A barrier: the epoch rises, leases are void, and results of effects of before are ignored.
         """
-        cleared = barriers.forget_everything(self._open_state(), self._lifecycle, self._merger)
+        cleared = barriers.forget_everything(self._upkeep.opened(), self._lifecycle, self._merger)
         self._upkeep.finish(now)
         return cleared
 
@@ -428,7 +422,7 @@ class TrackerCore:
         A barrier, as :meth:`clear`. The higher of the two mark-delete positions is in force from now on. The next owner
         replays from there, which adds what was only in memory.
         """
-        state = self._open_state()
+        state = self._upkeep.opened()
         replaced = barriers.forget_everything(state, self._lifecycle, self._merger, plan.delete)
         barriers.insert_recovered(state, plan)
         removing.trim(state, self._lifecycle, max(state.mark_delete, mark_delete))
@@ -475,15 +469,6 @@ class TrackerCore:
             returning.expire(self._state, now.elapsed_ms)
             self._state.leases.ended.sweep(now.elapsed_ms)
             self._upkeep.finish(now)
-
-    def _require_open(self) -> None:
-        if self._state.is_closed:
-            raise TrackerClosed("the tracker is closed; open it again")
-
-    def _open_state(self) -> TrackerState:
-        """Return the state of a tracker that is open, for a change: bits of consumed positions are cleared."""
-        self._require_open()
-        return self._upkeep.settled()
 
     def next_delivery_ms(self) -> int | None:
         """Return the time from which a poll succeeds, or None. Unloaded segments count from their first deadline."""
@@ -535,8 +520,7 @@ class TrackerCore:
 
     def unstored_counts(self) -> tuple[int, int]:
         """Return the positions that no snapshot has, up to a second after their use, and how many are being stored. O(1)."""
-        state = self._state
-        return len(state.mutable.bits) + len(state.late.bits) + state.sealing_count, state.sealing_count
+        return self._state.unstored_counts()
 
     def contains(self, positions: PositionColumns) -> BoolArray:
         """Return for each position True if it is tracked; leased ones are. O(n), mostly without a step for each ledger."""
@@ -601,6 +585,3 @@ class TrackerCore:
     def check(self) -> None:
         """Raise InvariantViolation if the state contradicts itself, which is a bug. O(everything)."""
         check_tracker(self._lifecycle, self._merger, self._upkeep)
-
-
-__all__ = ["TrackerClosed", "TrackerCore"]

@@ -134,8 +134,11 @@ class BucketLifecycle:
         """Positions in memory because their snapshot could not be stored. O(seals that are not stored yet)."""
         if not self._stores and not self._retries:
             return 0
-        waiting = [what for what in self._retries.values() if isinstance(what, Bucket)]
-        return sum(len(bucket.bits) for bucket in (*self._stores.values(), *waiting) if bucket.store_failed)
+        return sum(len(bucket.bits) for bucket in self._storing() if bucket.store_failed)
+
+    def _storing(self) -> list[Bucket]:
+        """Return the buckets whose store is in flight or waits for a retry."""
+        return [*self._stores.values(), *(what for what in self._retries.values() if isinstance(what, Bucket))]
 
     def _retry_later(self, what: Bucket | DeleteSnapshots, now: Instant) -> None:
         self._retries[now.elapsed_ms + self._state.limits.retry_backoff_ms, self.effects.new_id()] = what
@@ -279,10 +282,9 @@ class BucketLifecycle:
         """
         state = self._state
         assert state.journal is not None
-        retrying = [what for what in self._retries.values() if isinstance(what, Bucket)]
         held = [
             bucket.memory.first_change
-            for bucket in (state.mutable, state.late, *self._stores.values(), *retrying)
+            for bucket in (state.mutable, state.late, *self._storing())
             if bucket.memory is not None and bucket.bits
         ]
         return min(held) - 1 if held else state.journal.last_number
@@ -309,10 +311,9 @@ class BucketLifecycle:
 
     def check(self) -> None:
         """Raise InvariantViolation unless every bucket in transition has an effect in flight or a retry."""
-        retrying = [what for what in self._retries.values() if isinstance(what, Bucket)]
+        storing = self._storing()
         for bucket in self._state.members.buckets.values():
-            waits = [stored is bucket for stored in self._stores.values()].count(True)
-            waits += [other is bucket for other in retrying].count(True)
+            waits = [stored is bucket for stored in storing].count(True)
             if (bucket.state is BucketState.SEALING) != (waits == 1) or waits > 1:
                 raise InvariantViolation(
                     f"bucket {bucket.key} is {bucket.state.value} with {waits} attempts to store it"

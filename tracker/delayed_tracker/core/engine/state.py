@@ -17,6 +17,7 @@ from delayed_tracker.core.rules.fixed_delay import FixedDelayDetector
 from delayed_tracker.core.values.changes import Change, OfferedThrough
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.counters import Counters
+from delayed_tracker.core.values.errors import TrackerClosed
 from delayed_tracker.core.values.instant import earliest
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -97,6 +98,11 @@ class TrackerState:
         self.segments_bytes = 0
         self.sealed_count = 0
         self.sealing_count = 0
+
+    def require_open(self) -> None:
+        """Raise TrackerClosed after a close or a delete."""
+        if self.is_closed:
+            raise TrackerClosed("the tracker is closed; open it again")
 
     def next_seal_number(self) -> int:
         """Return a seal number for content that is frozen now: higher than that of everything frozen before."""
@@ -339,3 +345,7 @@ class TrackerState:
             self.segments_bytes -= bucket.snapshot.nbytes
             self.sealed_count -= 1
             self.sealed_changes += 1
+
+    def unstored_counts(self) -> tuple[int, int]:
+        """Return the positions in memory that no snapshot has, and the part of them that is being stored or retried."""
+        return len(self.mutable.bits) + len(self.late.bits) + self.sealing_count, self.sealing_count

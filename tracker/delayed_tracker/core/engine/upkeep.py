@@ -32,6 +32,11 @@ class Upkeep:
         self._settle_at_ms = None
         return self._state
 
+    def opened(self) -> TrackerState:
+        """Return the settled state of a tracker that is open. Raises TrackerClosed if it is not."""
+        self._state.require_open()
+        return self.settled()
+
     def for_reading(self) -> TrackerState:
         """Return the state with the bits of consumed positions cleared. Drained buckets stay until a change."""
         self._state.settle_bits()
