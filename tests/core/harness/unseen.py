@@ -1,6 +1,6 @@
 """Verification that leaves a tracker as it is."""
 
-import copy
+import pickle
 
 from delayed_tracker.core.core import TrackerCore
 
@@ -10,4 +10,5 @@ def check_unseen(core: TrackerCore) -> None:
 
     ``TrackerCore.check`` clears them, as every reading verb does.
     """
-    (copy.deepcopy(core) if core._state.defers else core).check()
+    # A pickle makes a copy in less time than ``copy.deepcopy``.
+    (pickle.loads(pickle.dumps(core)) if core._state.defers else core).check()

@@ -2,14 +2,20 @@
 
 import re
 from collections import defaultdict
+from functools import cache
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
-from delayed_tracker.service.instruments.catalogue import INDEX_EVENTS
+from delayed_tracker.service.instruments.tracker_families import INDEX_EVENTS
 
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@cache
+def _labels(text):
+    return sorted(f"{name}={value}" for name, value in _LABEL.findall(text))
 
 
 def parsed(text):
@@ -20,8 +26,7 @@ def parsed(text):
             continue
         found = _SAMPLE.match(line)
         assert found, line
-        labels = sorted(f"{name}={value}" for name, value in _LABEL.findall(found["labels"] or ""))
-        key = (found["name"], *labels)
+        key = (found["name"], *_labels(found["labels"] or ""))
         assert key not in samples, f"{key} stands twice"
         samples[key] = float(found["value"])
     return samples
@@ -64,7 +69,8 @@ def label_values(samples, name):
 def assert_balanced(samples):
     """Assert that added + recovered = pending + leased + all other events, for each tracker and for the sums."""
     for prefix in ("delayed_tracker_", "delayed_tracker_subscription_"):
-        events = {event: summed(samples, f"{prefix}indexes_total", event=event) for event in INDEX_EVENTS}
+        ours = {key: value for key, value in samples.items() if key[0].startswith(prefix) and "indexes" in key[0]}
+        events = {event: summed(ours, f"{prefix}indexes_total", event=event) for event in INDEX_EVENTS}
         came = events.pop("added") + events.pop("recovered")
-        here = summed(samples, f"{prefix}pending_indexes") + summed(samples, f"{prefix}leased_indexes")
+        here = summed(ours, f"{prefix}pending_indexes") + summed(ours, f"{prefix}leased_indexes")
         assert came == here + sum(events.values()), (prefix, came, here, events)
