@@ -71,7 +71,7 @@ async def test_a_failed_commit_ends_the_stream(service, log):
 
 
 async def test_a_request_with_an_error_ends_the_stream_after_the_answers_before_it(service, log):
-    """What was added before the error is answered when it is durable."""
+    """Adds before the error are answered when they are durable."""
     epoch = await opened(service)
     log.before["append"] = gate = Gate()
     stream = service.stub.AddMessagesStream()
