@@ -80,7 +80,7 @@ LONGEST_RECOVERY: Final = Family(
 RECOVERIES: Final = Family(
     "delayed_tracker_recovery_duration_seconds",
     _HISTOGRAM,
-    "How long recoveries of trackers took.",
+    "How long recoveries of trackers took, from the first call on: most wait for their turn.",
     {"outcome": RECOVERY_OUTCOMES},
 )
 LOOP_LAG: Final = Family(

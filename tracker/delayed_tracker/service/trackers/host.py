@@ -170,6 +170,11 @@ class TrackerHost:
         """Arm the time at which an unloaded tracker is needed; one that is needed already, after ``retry_ms``."""
         self._gate.arm_return(retry_ms=retry_ms)
 
+    @property
+    def falls_due_ms(self) -> int | None:
+        """Time at which an unloaded tracker is needed, in milliseconds since 1970, UTC; None if never."""
+        return None if self._gate.resting is None else self._gate.resting.falls_due_ms
+
     def touch(self) -> None:
         """Note that the tracker is being used."""
         self._gate.touch()
