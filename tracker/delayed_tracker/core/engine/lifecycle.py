@@ -148,7 +148,7 @@ class BucketLifecycle:
         return bool(self._retries) and self._retries.first()[0][0] <= now.elapsed_ms
 
     def retry_due(self, now: Instant) -> None:
-        """Request again every failed store and deletion whose back-off is over; :meth:`prefetch` retries loads."""
+        """Request again every failed store and deletion whose back-off is over; ``loads`` retries loads."""
         state = self._state
         while self._retries and self._retries.first()[0][0] <= now.elapsed_ms:
             _, what = self._retries.pop_first()

@@ -1,7 +1,7 @@
 """Registry of the open trackers, (topic, subscription) -> host; opens and closes them, and drains all of them.
 
 Callers that open the same tracker share one recovery, which continues if a caller goes away. Closing and effects of one
-tracker never wait for those of another. Recoveries take turns (``recovery_turns``).
+tracker never wait for those of another. Recoveries take turns (``storage/turns``).
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
@@ -37,13 +37,13 @@ from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
 from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
+from delayed_tracker.service.storage.turns import Turns
 from delayed_tracker.service.telemetry.storage_log import RECOVERY_FAILED, RELOAD_FAILED
 from delayed_tracker.service.trackers.gate import HostState, SharedComponents
 from delayed_tracker.service.trackers.host import Cleared, Opened, TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom
 from delayed_tracker.service.trackers.log_keeper import LogKeeper
 from delayed_tracker.service.trackers.polls import PollLimiter
-from delayed_tracker.service.trackers.recovery_turns import RecoveryTurns
 from delayed_tracker.service.trackers.timer_queue import TimerQueue
 from delayed_tracker.service.trackers.tracker_events import TrackerEvents
 from delayed_tracker.service.trackers.unloading import IdleTrackers
@@ -52,6 +52,11 @@ from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.protocol import SnapshotStore
 
 Answer = TypeVar("Answer")
+
+RECOVERIES_AT_ONCE: Final = 2
+"""Recoveries under way at a time; the first of many took twice as long with 8. See ``storage/turns``."""
+RECOVERY_LOOK_MS: Final = 50
+"""While none ends for so long, more begin."""
 
 
 class _Phase(enum.Enum):
@@ -149,7 +154,7 @@ class TrackerRegistry:
         self._hosts: dict[TrackerKey, TrackerHost] = {}
         self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
         self._reloads: dict[TrackerKey, asyncio.Task[None]] = {}
-        self._turns = RecoveryTurns(self.service_limits, self.clock)
+        self._turns = Turns(RECOVERIES_AT_ONCE, RECOVERY_LOOK_MS, self.service_limits, self.clock)
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
         self._background: set[asyncio.Task[None]] = set()

@@ -6,10 +6,13 @@ import pytest
 
 from delayed_tracker.service.errors import Recovering, ShuttingDown, TrackerKey
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.trackers.recovery_turns import AT_ONCE, LOOK_MS, RecoveryTurns
+from delayed_tracker.service.storage.turns import Turns
+from delayed_tracker.service.trackers.registry import RECOVERIES_AT_ONCE
 from delayed_tracker.storage.errors import StorageUnavailable
-from tests.service.harness.shell import KEY, Gate, elapse, settle
+from tests.service.harness.registry_life import FAR_MS
+from tests.service.harness.shell import KEY, Gate, bucketful, elapse, indexes, settle
 
+AT_ONCE, LOOK_MS = 2, 50
 HANGING = tuple(f"hanging {number}" for number in range(AT_ONCE))
 
 
@@ -44,7 +47,7 @@ class Recoveries:
 
 @pytest.fixture
 async def recoveries(clock):
-    recoveries = Recoveries(RecoveryTurns(ServiceLimits(storage_operations_max=8), clock))
+    recoveries = Recoveries(Turns(AT_ONCE, LOOK_MS, ServiceLimits(storage_operations_max=8), clock))
     await recoveries.join(*HANGING)
     yield recoveries
     await recoveries.end_all()
@@ -105,7 +108,7 @@ async def test_the_bound_returns_when_none_waits(recoveries, clock):
     assert recoveries.turns.running_count == AT_ONCE
 
 
-KEYS = tuple(TrackerKey(f"persistent://lab/main/{number}", "many") for number in range(AT_ONCE + 3))
+KEYS = tuple(TrackerKey(f"persistent://lab/main/{number}", "many") for number in range(RECOVERIES_AT_ONCE + 3))
 
 
 def opening(registry, *keys):
@@ -124,16 +127,16 @@ async def test_a_call_moves_the_recovery_of_its_tracker_forward(registry, storag
     storage.before["list_bucket_snapshots"] = note_and_hold
     opens = opening(registry, *KEYS)
     await settle()
-    assert gate.held_count == AT_ONCE
+    assert gate.held_count == RECOVERIES_AT_ONCE
     assert registry.recovering_count == len(KEYS)
     with pytest.raises(Recovering):
         (await registry.loaded_host(KEYS[-1])).stats()
-    opens[AT_ONCE].cancel()
+    opens[RECOVERIES_AT_ONCE].cancel()
     await settle()
     gate.open()
     await asyncio.wait(opens)
     await settle()
-    order = [*range(AT_ONCE), AT_ONCE + 2, AT_ONCE + 1, AT_ONCE]
+    order = [*range(RECOVERIES_AT_ONCE), RECOVERIES_AT_ONCE + 2, RECOVERIES_AT_ONCE + 1, RECOVERIES_AT_ONCE]
     assert begun == [KEYS[number].topic for number in order]
     assert registry.recovering_count == 0
 
@@ -161,3 +164,21 @@ async def test_recoveries_that_wait_end_when_the_service_stops(registry, storage
     await registry.drain(0)
     assert [type(each.exception()) for each in opens] == [ShuttingDown] * len(KEYS)
     assert registry.recovering_count == 0
+
+
+async def test_the_number_of_buckets_that_are_stored_at_once_is_bounded(registry, storage, clock):
+    """Trackers that seal together store one after the other, and those of one tracker that hangs leave room."""
+    at_once = ServiceLimits().tracker_operations_max + 2
+    storage.before["create_bucket_snapshot"] = gate = Gate()
+    hosts = []
+    for number in range(at_once + 2):
+        key = TrackerKey(f"persistent://lab/main/{number}", "many")
+        opened = await registry.open(key, owner="tests", mark_delete=None)
+        hosts.append(registry.host(key))
+        hosts[-1].add(opened.epoch, bucketful(clock.now_ms(), 1, delay_ms=FAR_MS))
+        hosts[-1].add(opened.epoch, indexes(clock.now_ms(), (2, 0, FAR_MS)))
+    await settle()
+    assert gate.held_count == at_once
+    gate.open()
+    await settle()
+    assert [host.counters.snapshots_stored for host in hosts] == [1] * len(hosts)
