@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delayed_tracker.core.core import TrackerClosed
 from delayed_tracker.core.engine.effect_results import SnapshotStored
 from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
 from delayed_tracker.core.rules.seal import seal
 from delayed_tracker.core.values.columns import INT63_MAX, Position
-from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.errors import InvalidInput, TrackerClosed
 from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.harness.shell import LATER_MS, START_MS, STRICT, Shell, positions
 

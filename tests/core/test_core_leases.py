@@ -180,7 +180,7 @@ def test_a_lease_id_never_given_out_is_refused(verb):
     shell.pop(lease_ms=50)
     for lease_id in (0, 2, -1):
         with pytest.raises(InvalidInput, match="lease_id"):
-            getattr(shell.core, verb)(lease_id, positions((1, 0)), shell.now_ms)
+            getattr(shell.core, verb)(lease_id, positions((1, 0)), shell.now)
     assert shell.core.stats().leased_count == 3
 
 

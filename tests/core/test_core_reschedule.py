@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from delayed_tracker.core.core import TrackerClosed
 from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
 from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.errors import TrackerClosed
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.core.values.verb_results import MessagePlace, RescheduleOutcome
 from tests.core.harness.shell import DUE_MS, LATER_MS, START_MS, STRICT, Row, Shell, due_shell, positions

@@ -2,10 +2,10 @@
 
 import pytest
 
-from delayed_tracker.core.core import TrackerClosed
 from delayed_tracker.core.engine.effects import LoadSegments, MergeSnapshots, StoreSnapshot
 from delayed_tracker.core.engine.leases import LeaseAck
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.errors import TrackerClosed
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.core.values.verb_results import MessagePlace
 from tests.core.harness.unseen import check_unseen

@@ -3,16 +3,18 @@
 python -m tests.benchmarks.abuse.overload [--seconds N] [--batch N] [--times N] [--cores S,C] [--set KEY=VALUE ...]
 
 First the rate of accepted adds is measured with 2, 4, ... outstanding requests; the highest is the maximum. Then five times
-as many are outstanding, each repeated after the pause that a refusal asks for. Printed are the resident memory each second,
-accepted adds beside the maximum, refusals and how many of them had no RetryInfo, and how long after the end an add of 100
+as many are outstanding, each repeated after the pause that a refusal asks for. Printed are each second the resident memory
+and what of it the trackers say they need for what they track (it grows until ledgers are trimmed); then accepted adds beside the maximum, refusals and how many of them had no RetryInfo, and how long after the end an add of 100
 takes its usual time again.
 """
 
 import argparse
 import asyncio
 import os
+import statistics
 import tempfile
 import time
+import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -21,7 +23,7 @@ import numpy as np
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import DelayedTrackerClient, TrackerSession, Unavailable
-from tests.benchmarks.abuse.memory_curve import Added, adding, each_second
+from tests.benchmarks.abuse.memory_curve import Added, adding
 from tests.benchmarks.inputs.adder import CALLS, DAY_MS
 from tests.benchmarks.inputs.serving import CLIENT
 from tests.benchmarks.machine import ProcessMeter
@@ -34,6 +36,7 @@ _AFTER_S: Final = 15.0
 _CALM_S: Final = 2.0
 """An add takes its usual time again when all of so many seconds do."""
 _PAUSE_S: Final = 0.02
+_EVERY_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -91,7 +94,6 @@ async def measure(options: argparse.Namespace, service: ServiceProcess) -> None:
         rates[outstanding] = added[0].accepted / took_s
         print(f"{outstanding:3} outstanding: {_said(added[0], took_s)}", flush=True)
     best = max(rates, key=rates.__getitem__)
-    meter = ProcessMeter(service.process.pid)
     async with (
         DelayedTrackerClient.connect(service.grpc_address, settings=CLIENT) as client,
         await client.open_tracker("persistent://lab/main/watch", "watch") as session,
@@ -102,19 +104,45 @@ async def measure(options: argparse.Namespace, service: ServiceProcess) -> None:
         quiet = watch.between(0, time.perf_counter())
         async with load(options.times * best) as added:
             began_s = time.perf_counter()
-            curve_bytes = await each_second(meter, options.seconds)
+            curve_bytes, besides_bytes = await curves(service, options.seconds)
             ended_s = time.perf_counter()
         await asyncio.sleep(_AFTER_S)
         watching.cancel()
     busy, usual_ms = watch.between(began_s, ended_s), percentile(quiet, 0.99)
     print(f"{options.times * best} outstanding: {_said(added[0], ended_s - began_s)}")
-    half = curve_bytes[len(curve_bytes) // 2 :]
-    print(f"resident memory in the second half: {min(half) / 1e6:,.0f} to {max(half) / 1e6:,.0f} MB")
+    for name, curve in (("resident memory", curve_bytes), ("besides what is tracked", besides_bytes)):
+        third = len(curve) // 3
+        parts = (curve[third : 2 * third], curve[2 * third :])
+        said = ", ".join(f"{statistics.mean(part) / 1e6:,.0f} ({max(part) / 1e6:,.0f})" for part in parts)
+        print(f"{name}, mean (most) of the second third and of the last: {said} MB")
     print(f"accepted beside the maximum: {added[0].accepted / (ended_s - began_s) / rates[best]:.2f}")
     print(f"an add of 100: p50 {percentile(quiet, 0.5):.1f} ms, p99 {usual_ms:.1f} ms when nothing else happens")
     print(f"               p50 {percentile(busy, 0.5):.1f} ms, p99 {percentile(busy, 0.99):.1f} ms in the overload")
     normal_s = watch.normal_after_s(ended_s, 2 * usual_ms)
     print(f"within twice that p99 again: {'not' if normal_s is None else f'{normal_s:.1f} s'} after the end")
+
+
+async def curves(service: ServiceProcess, seconds: int) -> tuple[list[int], list[int]]:
+    """Print the resident memory each second, and how much of it is not for what is tracked; return both."""
+    meter = ProcessMeter(service.process.pid)
+    resident: list[int] = []
+    besides: list[int] = []
+    print("   s  resident MB  tracked MB")
+    for second in range(1, seconds + 1):
+        await asyncio.sleep(_EVERY_S)
+        tracked_bytes = await asyncio.to_thread(_tracked_bytes, service.http_address)
+        resident.append(meter.resident_bytes)
+        besides.append(resident[-1] - tracked_bytes)
+        print(f"{second:4}{resident[-1] / 1e6:13.0f}{tracked_bytes / 1e6:12.0f}", flush=True)
+    return resident, besides
+
+
+def _tracked_bytes(address: str) -> int:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=_AFTER_S) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith("delayed_tracker_memory_bytes "):
+                return int(float(line.split()[1]))
+    raise OSError(f"{address} says nothing about delayed_tracker_memory_bytes")
 
 
 def _said(added: Added, seconds: float) -> str:

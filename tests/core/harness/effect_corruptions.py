@@ -9,7 +9,7 @@ corruption = CORRUPTIONS.add
 
 @corruption
 def a_load_in_flight_is_forgotten(busy):
-    busy.lifecycle._loads.clear()
+    busy.lifecycle.loads._in_flight.clear()
 
 
 @corruption
@@ -20,7 +20,7 @@ def a_load_in_flight_is_for_other_segments(busy):
 
 @corruption
 def the_rows_that_are_loading_are_miscounted(busy):
-    busy.lifecycle._loading_count += 1
+    busy.lifecycle.loads._row_count += 1
 
 
 @corruption

@@ -7,7 +7,7 @@ from functools import cache
 from prometheus_client.parser import text_string_to_metric_families
 
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
-from delayed_tracker.service.instruments.catalogue import INDEX_EVENTS
+from delayed_tracker.service.instruments.tracker_families import INDEX_EVENTS
 
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')

@@ -6,8 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from delayed_tracker.core.values.columns import PositionColumns
-from delayed_tracker.service.instruments.catalogue import FAMILIES, SHELL_COUNTERS
+from delayed_tracker.service.instruments.catalogue import FAMILIES
 from delayed_tracker.service.instruments.measured_add_log import LOG_OPERATIONS, MeasuredAddLog
+from delayed_tracker.service.instruments.service_families import SHELL_COUNTERS
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.degradation import degradation_of
 from delayed_tracker.storage.errors import LogBroken, StorageUnavailable

@@ -7,9 +7,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from delayed_tracker.core.engine.counters import Counters
 from delayed_tracker.core.inspect.numbers import EVENTS
 from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.counters import Counters
 from delayed_tracker.core.values.verb_results import AddOutcome
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.counters import EffectCounters
@@ -17,16 +17,12 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.exposition.tracker_samples import OF_ALL
 from delayed_tracker.service.instruments.bucket_operations import COUNTERS, EffectAccount
-from delayed_tracker.service.instruments.catalogue import (
-    FAMILIES,
-    FROM_THE_LIBRARY,
-    INDEX_EVENTS,
-    OFFERS,
-    SHELL_COUNTERS,
-)
+from delayed_tracker.service.instruments.catalogue import FAMILIES, FROM_THE_LIBRARY
 from delayed_tracker.service.instruments.family import Kind, Origin
 from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from delayed_tracker.service.instruments.service_families import SHELL_COUNTERS
+from delayed_tracker.service.instruments.tracker_families import INDEX_EVENTS, OFFERS
 from delayed_tracker.service.instruments.tracker_rows import COLUMNS
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.storage.errors import StorageUnavailable

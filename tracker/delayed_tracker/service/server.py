@@ -12,7 +12,7 @@ import gc
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -37,6 +37,7 @@ from delayed_tracker.service.http.message_id import AdminHooks, message_id_route
 from delayed_tracker.service.instruments.loop_lag import LoopLag
 from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from delayed_tracker.service.process.backends import STORAGE_KEY, add_log_of, storage_of, tracing_of
 from delayed_tracker.service.process.freed_memory import MemoryTrimmer, allocate_in_two_arenas, trim_of_this_process
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
 from delayed_tracker.service.process.kernel_start import KernelLoader
@@ -49,6 +50,7 @@ from delayed_tracker.service.process.open_files import (
 )
 from delayed_tracker.service.process.ready_file import ReadyFile
 from delayed_tracker.service.process.reloading import Reloader
+from delayed_tracker.service.process.signals import handled
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
 from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
@@ -56,16 +58,10 @@ from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.storage.degradation import degradation_of
 from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.service.trackers.registry import TrackerRegistry
-from delayed_tracker.storage.add_log import AddLog
-from delayed_tracker.storage.add_log_registry import open_add_log
-from delayed_tracker.storage.errors import AddLogMissing, StorageBackendMissing, UnknownStorageScheme
-from delayed_tracker.storage.protocol import SnapshotStore
-from delayed_tracker.storage.registry import open_storage
 
 if TYPE_CHECKING:
     from delayed_tracker.service.telemetry.tracing import Tracing
 
-_STORAGE_KEY = "bucketSnapshotStorageUrl"
 _UNLIMITED = 2**31 - 1
 _STREAMS_BEYOND_CALLS = 100
 """Streams of one connection above the limit of calls.
@@ -109,9 +105,9 @@ class TrackerServer:
         self.health = Health(lambda: degradation_of(self.trackers.log, self.trackers.access.failures))
         clock = clock or SystemClock()
         backend, _, _ = settings.storage.storage_url.partition(":")
-        self._tracing = _tracing_of(settings)
+        self._tracing = tracing_of(settings)
         self._storage = MeasuredStorage(
-            _storage_of(settings), backend, clock, slow_ms=settings.telemetry.slow_storage_ms, spans=self._tracing
+            storage_of(settings), backend, clock, slow_ms=settings.telemetry.slow_storage_ms, spans=self._tracing
         )
         self._add_log = self._measured_log(backend, clock)
         self.trackers = TrackerRegistry(
@@ -194,7 +190,7 @@ class TrackerServer:
             set_log_level(settings.telemetry.log_level)
 
     def _measured_log(self, backend: str, clock: Clock) -> MeasuredAddLog | None:
-        log, slow_ms = _add_log_of(self.settings), self.settings.telemetry.slow_storage_ms
+        log, slow_ms = add_log_of(self.settings), self.settings.telemetry.slow_storage_ms
         return None if log is None else MeasuredAddLog(log, backend, clock, slow_ms=slow_ms, spans=self._tracing)
 
     def _connection_caps(self, *, open_count: int) -> ConnectionCaps:
@@ -211,7 +207,7 @@ class TrackerServer:
             await self.trackers.start()
         except InvalidInput as error:
             # The backend's error names its part of the URL; the operator needs the setting's key and the whole URL.
-            raise InvalidInput(_STORAGE_KEY, self.settings.storage.storage_url, error.remedy) from error
+            raise InvalidInput(STORAGE_KEY, self.settings.storage.storage_url, error.remedy) from error
 
     async def stop(self) -> None:
         """Drain in order, within the grace period. Harmless if the service has not started."""
@@ -291,44 +287,6 @@ class TrackerServer:
         ]
 
 
-def _storage_of(settings: Settings) -> SnapshotStore:
-    """Return the storage that the settings name. Its errors name the setting."""
-    try:
-        return open_storage(settings.storage.storage_url)
-    except InvalidInput as error:
-        raise InvalidInput(_STORAGE_KEY, error.value, error.remedy) from error
-    except (UnknownStorageScheme, StorageBackendMissing) as error:
-        raise type(error)(f"{_STORAGE_KEY}: {error.message}") from error
-
-
-def _add_log_of(settings: Settings) -> AddLog | None:
-    """Return the add log beside the storage, also if it is only to be emptied; None if the storage has none."""
-    url = settings.storage.storage_url
-    try:
-        return open_add_log(url)
-    except InvalidInput as error:
-        raise InvalidInput(_STORAGE_KEY, error.value, error.remedy) from error
-    except AddLogMissing as error:
-        if settings.storage.durable_adds:
-            raise AddLogMissing(f"{_STORAGE_KEY}: {error.message}") from error
-        return None
-
-
-def _tracing_of(settings: Settings) -> "Tracing | None":
-    """Return the exporter of spans, or None if the settings name no collector.
-
-    OpenTelemetry is imported only if needed.
-    """
-    if not (endpoint := settings.telemetry.tracing_endpoint):
-        return None
-    try:
-        from delayed_tracker.service.telemetry.tracing import Tracing  # noqa: PLC0415
-    except ImportError as error:
-        remedy = "install the tracing packages: pip install 'delayed-tracker[tracing]', or leave it empty"
-        raise InvalidInput("tracingEndpoint", endpoint, remedy) from error
-    return Tracing.to(endpoint)
-
-
 def drain_ms_of(grace_ms: int) -> int:
     """Return the part of a grace period in which trackers finish what they have begun."""
     return max(grace_ms - _CLOSE_MS, grace_ms // 2)
@@ -369,7 +327,7 @@ async def serve(
     stop = asyncio.Event()
     reloader = Reloader(reread, current=lambda: server.settings, apply=server.apply)
     reloading = asyncio.create_task(reloader.run())
-    with _handled({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reloader.ask}):
+    with handled({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reloader.ask}):
         try:
             bound = await server.start()
             # The objects loaded by now stay. A full collection that visits them would delay every call by 50 ms.
@@ -387,21 +345,6 @@ async def serve(
             await asyncio.wait([reloading])
     _log.info("stopped")
     return bound
-
-
-@contextlib.contextmanager
-def _handled(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
-    """Let the event loop handle the signals, and restore the previous handlers afterwards."""
-    loop = asyncio.get_running_loop()
-    found = {number: signal.getsignal(number) for number in handlers}
-    for number, handler in handlers.items():
-        loop.add_signal_handler(number, handler)
-    try:
-        yield
-    finally:
-        for number in handlers:
-            loop.remove_signal_handler(number)
-            signal.signal(number, found[number])
 
 
 def _warn_of_open_addresses(bound: BoundAddresses) -> None:

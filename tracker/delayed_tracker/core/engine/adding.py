@@ -10,6 +10,7 @@ import numpy as np
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.rules.placement import SealTarget, Stop, first_stop
+from delayed_tracker.core.values.changes import Added, Removed
 from delayed_tracker.core.values.columns import BoolArray, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.core.values.verb_results import AddOutcome
@@ -106,7 +107,36 @@ def put_if_above(state: TrackerState, indexes: IndexColumns, now_ms: int) -> boo
     ):
         return False
     state.put_above(state.mutable, ledger_id, indexes, earliest_ms)
+    state.counters.added += len(indexes)
+    state.note(Added(indexes))
     return True
+
+
+def add_any(
+    state: TrackerState, lifecycle: BucketLifecycle, indexes: IndexColumns, now_ms: int
+) -> tuple[IndexColumns, AddOutcome]:
+    """Track the fresh rows of any batch, and clear the bits of those that the dispatcher sends now.
+
+    Returns: the rows that are tracked from now on, and the answer.
+    """
+    decision = decide_add(state, indexes, now_ms)
+    fresh, refused = decision.fresh, decision.refused
+    accepted = indexes if fresh.all() else indexes.take(fresh)
+    if refused.any():
+        state.note(Removed(indexes.take(refused).positions))
+        changing = refused | fresh
+        refuse_and_place(state, lifecycle, indexes.take(changing), refused[changing])
+    else:
+        place(state, lifecycle, accepted)
+    outcome, counters = decision.outcome(), state.counters
+    counters.due_on_offer += len(outcome.due)
+    counters.duplicate += len(outcome.duplicate)
+    counters.beyond_max_delay += len(outcome.beyond_max_delay)
+    counters.below_mark_delete += len(outcome.below_mark_delete)
+    counters.added += len(accepted)
+    if len(accepted):
+        state.note(Added(accepted))
+    return accepted, outcome
 
 
 def place(state: TrackerState, lifecycle: BucketLifecycle, indexes: IndexColumns) -> None:

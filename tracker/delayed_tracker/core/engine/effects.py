@@ -1,4 +1,4 @@
-"""Effects: frozen values with ids that request work outside the core.
+"""Effects: frozen values with ids that request work outside the core, and the queue in which they leave it.
 
 The owner drains them with ``TrackerCore.take_effects()``, performs them in any order and with any concurrency, and
 reports each exactly once by ``TrackerCore.apply`` with a result of ``effect_results``. A result whose effect id the core
@@ -95,3 +95,31 @@ class MergeSnapshots:
 
 
 Effect = StoreSnapshot | LoadSegments | DeleteSnapshots | MergeSnapshots
+
+
+class EffectQueue:
+    """Effects of one tracker that its owner has not taken yet."""
+
+    __slots__ = ("_effects", "_next_id")
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+        self._next_id = 1
+
+    def new_id(self) -> int:
+        """Return an id that no effect and no retry has had."""
+        self._next_id += 1
+        return self._next_id - 1
+
+    def append(self, effect: Effect) -> None:
+        """Request one more effect."""
+        self._effects.append(effect)
+
+    def take(self) -> list[Effect]:
+        """Return the effects requested since the last call, in order; the caller performs them."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def keep_deletions(self) -> None:
+        """Forget all requests but those to delete."""
+        self._effects = [effect for effect in self._effects if isinstance(effect, DeleteSnapshots)]

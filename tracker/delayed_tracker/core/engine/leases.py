@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from delayed_tracker.core.engine.ended_leases import EndedLeases
+from delayed_tracker.core.index.ended_leases import EndedLeases
 from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.errors import InvalidInput, InvariantViolation
 from delayed_tracker.core.values.limits import TrackerLimits
@@ -235,6 +235,13 @@ class LeaseTable:
         """Return the rows outstanding under a lease; none if it has ended."""
         self._trim_all()
         return IndexColumns.concat([lease.outstanding() for lease in self._leases.get(lease_id, ())])
+
+    def positions_of(self, ack: LeaseAck) -> PositionColumns | None:
+        """Return the positions that an ack names; None if it means a whole lease that holds another number of them."""
+        if ack.positions is not None:
+            return ack.positions
+        positions = self.of(ack.lease_id).positions
+        return positions if len(positions) == ack.held_count else None
 
     def release(self, lease_id: int, positions: PositionColumns) -> IndexColumns:
         """End the lease of positions that it holds; return their rows."""

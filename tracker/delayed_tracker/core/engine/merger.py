@@ -108,8 +108,8 @@ class BucketMerger:
             bucket.merging = True
             assert bucket.snapshot is not None
             sources.append(MergeSource(bucket.snapshot.bucket_id, len(bucket.snapshot.bounds), bucket.bits.lend()))
-        self._effect_id, self._sources = self._lifecycle.new_effect_id(), group
-        self._lifecycle.emit(
+        self._effect_id, self._sources = self._lifecycle.effects.new_id(), group
+        self._lifecycle.effects.append(
             MergeSnapshots(
                 effect_id=self._effect_id,
                 epoch=self._state.epoch,
@@ -152,11 +152,11 @@ class BucketMerger:
         bits, reachable = PositionBitmap(), stored.copy()
         runs = []
         for source in sources:
-            self._lifecycle.forget_load_of(source)
+            self._lifecycle.loads.forget(source)
             bits.update(source.bits)
-            reachable.update(state.reachable_in_memory(source))
+            reachable.update(state.copies.reachable(source))
             # A removed copy of one source would count again under the bit of another source for the same position.
-            state.drop_removed_copies(source)
+            state.copies.drop_removed(source)
             runs += state.heap.of_bucket(source.key)
             state.unlist_bucket(source)
         first, last = min(_range(source)[0] for source in sources), max(_range(source)[1] for source in sources)
@@ -199,11 +199,10 @@ class BucketMerger:
         self._barren_at = None
         self._too_large = _NONE
 
-    def check(self, *, planning: bool) -> None:
+    def check(self) -> None:
         """Raise InvariantViolation unless exactly the sources of the merge in flight are marked.
 
-        Args:
-            planning: True if merges are still started; then too many buckets must lead to a merge.
+        Unless the tracker is closed, too many buckets must lead to a merge.
         """
         marked = [bucket for bucket in self._state.members.buckets.values() if bucket.merging]
         if {bucket.key for bucket in marked} != {bucket.key for bucket in self._sources}:
@@ -211,7 +210,7 @@ class BucketMerger:
         if bool(self._sources) != (self._effect_id is not None):
             raise InvariantViolation("a merge is under way without sources")
         limit = self._state.limits.max_num_buckets
-        over = planning and limit != -1 and self._state.sealed_count > limit
+        over = not self._state.is_closed and limit != -1 and self._state.sealed_count > limit
         waits = self._effect_id is not None or self._retry_at_ms is not None
         if over and not waits and self._barren_at != self._state.sealed_changes:
             raise InvariantViolation("there are too many buckets, and no merge is in flight or planned")

@@ -18,8 +18,21 @@ from delayed_tracker.core.values.changes import (
 from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
 
 
-def replay(state: TrackerState, lifecycle: BucketLifecycle, change: Change) -> None:
-    """Apply one change. It counts towards ``recovered``: what it removes was recovered and is gone again."""
+def replay(state: TrackerState, lifecycle: BucketLifecycle, number: int, change: Change) -> None:
+    """Apply the change with a number, which is above that of the change before.
+
+    It counts towards ``recovered``: what it removes was recovered and is gone again. The tracker has a journal.
+    """
+    journal = state.journal
+    assert journal is not None
+    assert number > journal.last_number
+    # Rows of the change are pinned under its number: the journal gives them the number after its last.
+    journal.last_number = number - 1
+    _apply(state, lifecycle, change)
+    journal.last_number = number
+
+
+def _apply(state: TrackerState, lifecycle: BucketLifecycle, change: Change) -> None:
     match change:
         case Added():
             _track(state, lifecycle, change.indexes)

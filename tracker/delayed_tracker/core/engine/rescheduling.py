@@ -1,10 +1,15 @@
-"""Decisions about rescheduled rows: each is a tracked position with the deadline that it is to have."""
+"""New deadlines of tracked positions: the decision about each row, and the move to a bucket in memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from delayed_tracker.core.engine import adding
+from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.index.buckets import Bucket
+from delayed_tracker.core.values.changes import Rescheduled
 from delayed_tracker.core.values.columns import BoolArray, IndexColumns
 from delayed_tracker.core.values.verb_results import RescheduleOutcome
 
@@ -51,3 +56,28 @@ def decide_reschedule(state: TrackerState, indexes: IndexColumns, now_ms: int) -
         moved &= ~beyond
     due = moved & (indexes.deliver_at_ms <= limits.cutoff_ms(now_ms))
     return RescheduleDecision(moved, due, duplicate, leased, unknown, beyond)
+
+
+def reschedule(
+    state: TrackerState, lifecycle: BucketLifecycle, indexes: IndexColumns, now_ms: int
+) -> RescheduleOutcome:
+    """Give the positions of a batch their new deadlines, where :func:`decide_reschedule` says so."""
+    decision = decide_reschedule(state, indexes, now_ms)
+    if decision.moved.any():
+        moved = indexes.take(decision.moved)
+        _, buckets = state.drop(moved.positions)
+        place_again(state, lifecycle, moved, buckets)
+    return decision.outcome()
+
+
+def place_again(
+    state: TrackerState, lifecycle: BucketLifecycle, moved: IndexColumns, buckets: Sequence[Bucket]
+) -> None:
+    """Track positions under new deadlines, after their bits were cleared in the buckets that had them."""
+    # A snapshot keeps the old deadline: the position moves to a bucket in memory.
+    adding.place(state, lifecycle, moved)
+    state.note(Rescheduled(moved))
+    lifecycle.retire(buckets)
+    state.counters.rescheduled += len(moved)
+    if state.fixed_delay is not None:
+        state.fixed_delay.note_offered(moved, any_due=False)

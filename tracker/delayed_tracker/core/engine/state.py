@@ -1,30 +1,28 @@
-"""State shared by verbs and effect results: bits, copies, leases and counters, and the moves between them.
+"""State shared by verbs and effect results: bits, copies, leases, buckets and counters, and the moves between them.
 
 Every method keeps the invariants that concern it (``delayed_tracker.core.inspect.invariants``). The callers decide when
 each move happens.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from delayed_tracker.core.engine.counters import Counters
+from delayed_tracker.core.engine.copies import BucketCopies
 from delayed_tracker.core.engine.journal import Journal
 from delayed_tracker.core.engine.leases import LeaseTable
 from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.membership import Membership
 from delayed_tracker.core.index.run_heap import RunHeap
-from delayed_tracker.core.index.runs import Run
 from delayed_tracker.core.index.segment_queue import SegmentQueue
 from delayed_tracker.core.rules.fixed_delay import FixedDelayDetector
-from delayed_tracker.core.rules.seal import FrozenIndexes, without_rescheduled
 from delayed_tracker.core.values.changes import Change, OfferedThrough
-from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.counters import Counters
+from delayed_tracker.core.values.errors import TrackerClosed
+from delayed_tracker.core.values.instant import earliest
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
 
-_REMOVED_COPIES_SLACK = 1_024
 _SETTLE_BLOCK = 64
 
 
@@ -34,11 +32,13 @@ class TrackerState:
     __slots__ = (
         "_checked_head",
         "_gone",
+        "copies",
         "counters",
         "drained",
         "epoch",
         "fixed_delay",
         "heap",
+        "is_closed",
         "journal",
         "last_seal_number",
         "late",
@@ -65,6 +65,8 @@ class TrackerState:
         """Seal number of the last freeze. It never goes back, not even after a clear."""
         self.epoch = epoch
         self.mark_delete = mark_delete
+        self.is_closed = False
+        """True once the tracker is closed or deleted: no verb changes it, and it asks for no more effects."""
         self.journal: Journal | None = None
         """Changes for an add log; None if there is none."""
         self.offered_through = BEFORE_ALL
@@ -80,6 +82,7 @@ class TrackerState:
         """Start with no position, no copy and no lease; counters, epoch and mark-delete stay."""
         self.members = Membership()
         self.heap = RunHeap()
+        self.copies = BucketCopies(self.members, self.heap, self.leases)
         # Positions taken out of `ready` rows or ended leases. Their bits are cleared together, later.
         self._gone: tuple[PositionColumns, ...] = ()
         self._checked_head: tuple[int, int] | None = None
@@ -96,6 +99,11 @@ class TrackerState:
         self.sealed_count = 0
         self.sealing_count = 0
 
+    def require_open(self) -> None:
+        """Raise TrackerClosed after a close or a delete."""
+        if self.is_closed:
+            raise TrackerClosed("the tracker is closed; open it again")
+
     def next_seal_number(self) -> int:
         """Return a seal number for content that is frozen now: higher than that of everything frozen before."""
         self.last_seal_number += 1
@@ -106,6 +114,12 @@ class TrackerState:
         if self.journal is not None:
             self.journal.note(change)
 
+    def offer_through(self, position: Position) -> None:
+        """Take a claim of the dispatcher, if it is higher than the present one."""
+        if position > self.offered_through:
+            self.offered_through = position
+            self.note(OfferedThrough(position))
+
     def offer_again_from(self, position: Position) -> None:
         """Take the dispatcher's claim back to before a position, which was lost."""
         if self.offered_through < position:
@@ -113,22 +127,16 @@ class TrackerState:
         self.offered_through = max(BEFORE_ALL, Position(position.ledger_id, position.entry_id - 1))
         self.note(OfferedThrough(self.offered_through))
 
-    # -- what counts -------------------------------------------------------------------------------------------------
+    # -- the next deadline -------------------------------------------------------------------------------------------
 
-    def is_live(self, bucket: Bucket, indexes: IndexColumns) -> BoolArray:
-        """Return a mask of the copies of a bucket that count.
+    def earliest_ms(self) -> int | None:
+        """Return the first deadline that waits; None without one. Unloaded segments count from their first deadline."""
+        return earliest((self.heap.head_ms, self.segments.first_min_ms()))
 
-        A copy counts if its bit is set, it is not leased, and its deadline is the last one given to its position.
-        """
-        positions = indexes.positions
-        live = bucket.bits.contains(positions)
-        if self.leases.bits:
-            live &= ~self.leases.bits.contains(positions)
-        return live if bucket.memory is None else without_rescheduled(live, indexes, bucket.memory.rescheduled or {})
-
-    def is_live_in(self, run: Run, indexes: IndexColumns) -> BoolArray:
-        """Return a mask of the copies of a run that count."""
-        return self.is_live(self.members.buckets[run.bucket_number], indexes)
+    def next_delivery_ms(self) -> int | None:
+        """Return the time from which the first deadline is due; None if nothing waits."""
+        deadline_ms = self.earliest_ms()
+        return None if deadline_ms is None else self.limits.due_from_ms(deadline_ms)
 
     def every_copy_is_live(self, *, taken_count: int = 0) -> bool:
         """Return True if each copy that was not passed certainly counts, except those taken and not leased yet. O(1).
@@ -142,7 +150,54 @@ class TrackerState:
         copies = self.heap.loaded_count + self.segments.unloaded_count
         return copies == self.counters.tracked - self.leases.leased_count - taken_count
 
+    def settle(self) -> None:
+        """Bring a live copy to the head of the heap, so that the next deadline is exact. Amortised O(1)."""
+        look_at = _SETTLE_BLOCK
+        if self.every_copy_is_live():
+            return
+        while (run := self.heap.first()) is not None:
+            if self._checked_head == (run.run_id, run.min_deliver_at_ms):
+                return
+            bucket = self.members.buckets[run.bucket_number]
+            if not run.is_sorted:
+                if not run.suspect:
+                    return
+                self.copies.sort_run(run)
+            head = run.rows.take(slice(0, 1))
+            if self.copies.is_live(bucket, head)[0]:
+                self._checked_head = (run.run_id, run.min_deliver_at_ms)
+                return
+            block = run.rows.take(slice(0, look_at))
+            live = self.copies.is_live(bucket, block)
+            self.heap.advance(run, int(np.argmax(live)) if live.any() else len(block))
+            look_at *= 2
+
     # -- bits --------------------------------------------------------------------------------------------------------
+
+    def put(self, bucket: Bucket, indexes: IndexColumns) -> None:
+        """Add untracked, distinct rows to an open bucket."""
+        if not len(indexes):
+            return
+        self.leases.ended.forget(indexes.positions)
+        self._pin(bucket)
+        added = self.members.add(bucket, indexes.positions)
+        assert added == len(indexes)
+        self.counters.tracked += added
+        self.copies.append(bucket, indexes, int(indexes.ledger_id.max()), int(indexes.deliver_at_ms.min()))
+
+    def put_above(self, bucket: Bucket, ledger_id: int, indexes: IndexColumns, min_deliver_at_ms: int) -> None:
+        """Add rows of one ledger, in ascending order, above all tracked entries of that ledger."""
+        self.leases.ended.forget(indexes.positions)
+        self._pin(bucket)
+        self.members.add_above(bucket, ledger_id, indexes.entry_id)
+        self.counters.tracked += len(indexes)
+        self.copies.append(bucket, indexes, ledger_id, min_deliver_at_ms)
+
+    def _pin(self, bucket: Bucket) -> None:
+        """Note the change that puts the first rows into an open bucket: the log must keep it and what follows."""
+        if self.journal is not None and not bucket.bits:
+            assert bucket.memory is not None
+            bucket.memory.first_change = self.journal.last_number + 1
 
     def drop(self, positions: PositionColumns) -> tuple[int, list[Bucket]]:
         """Clear the bits of positions that are not leased, in any bucket.
@@ -160,7 +215,7 @@ class TrackerState:
             buckets[bucket.key] = bucket
             if bucket.memory is not None:
                 bucket.memory.note_removed(here)
-                self._compact_if_mostly_removed(bucket)
+                self.copies.compact_if_mostly_removed(bucket)
         self.counters.tracked -= dropped
         return dropped, list(buckets.values())
 
@@ -229,169 +284,11 @@ class TrackerState:
                 if bucket.memory.removed:
                     bucket.memory.removed.remove_through(position)
                 bucket.memory.note_trimmed(count)
-                self._compact_if_mostly_removed(bucket)
+                self.copies.compact_if_mostly_removed(bucket)
         self.counters.tracked -= trimmed
         return trimmed, buckets
 
-    # -- copies ------------------------------------------------------------------------------------------------------
-
-    def put(self, bucket: Bucket, indexes: IndexColumns) -> None:
-        """Add untracked, distinct rows to an open bucket."""
-        if not len(indexes):
-            return
-        self.leases.ended.forget(indexes.positions)
-        self._pin(bucket)
-        added = self.members.add(bucket, indexes.positions)
-        assert added == len(indexes)
-        self._put_copies(bucket, indexes, int(indexes.ledger_id.max()), int(indexes.deliver_at_ms.min()))
-
-    def put_above(self, bucket: Bucket, ledger_id: int, indexes: IndexColumns, min_deliver_at_ms: int) -> None:
-        """Add rows of one ledger, in ascending order, above all tracked entries of that ledger."""
-        self.leases.ended.forget(indexes.positions)
-        self._pin(bucket)
-        self.members.add_above(bucket, ledger_id, indexes.entry_id)
-        self._put_copies(bucket, indexes, ledger_id, min_deliver_at_ms)
-
-    def _pin(self, bucket: Bucket) -> None:
-        """Note the change that puts the first rows into an open bucket: the log must keep it and what follows."""
-        if self.journal is not None and not bucket.bits:
-            assert bucket.memory is not None
-            bucket.memory.first_change = self.journal.last_number + 1
-
-    def _put_copies(self, bucket: Bucket, indexes: IndexColumns, last_ledger_id: int, min_deliver_at_ms: int) -> None:
-        assert bucket.is_open
-        memory = bucket.memory
-        assert memory is not None
-        memory.note_added(indexes)
-        self.counters.tracked += len(indexes)
-        memory.last_ledger_id = max(memory.last_ledger_id, last_ledger_id)
-        if memory.open_run is None:
-            # Each hand-out that read the last open run left a sorted run. Alternating adds and polls would leave
-            # thousands.
-            self._merge_small_runs(bucket)
-            memory.open_run = self.heap.new_run(bucket.key)
-        self.heap.append(memory.open_run, indexes, min_deliver_at_ms)
-
-    def requeue(self, indexes: IndexColumns) -> None:
-        """Make rows whose lease has ended deliverable again, in their bucket and with their deadline."""
-        returned: dict[int, list[IndexColumns]] = {}
-        for bucket, rows in self.members.locate(indexes.positions):
-            returned.setdefault(bucket.key, []).append(indexes.take(rows))
-        for key, parts in returned.items():
-            bucket = self.members.buckets[key]
-            self.heap.new_run(key, IndexColumns.concat(parts).sorted(), is_stored=bucket.memory is None)
-            self._merge_small_runs(bucket)
-
-    def sort_run(self, run: Run) -> None:
-        """Sort a run so that it can be read; later adds go to a new run."""
-        bucket = self.members.buckets[run.bucket_number]
-        if bucket.memory is not None and bucket.memory.open_run is run:
-            bucket.memory.open_run = None
-        self.heap.sort(run)
-        run.suspect = False
-
-    def _merge_small_runs(self, bucket: Bucket) -> None:
-        """Keep the sizes of a bucket's sorted runs geometric, so that their number stays logarithmic."""
-        open_run = bucket.memory.open_run if bucket.memory is not None else None
-        ready = self.heap.ready
-        busy = set() if ready is None else set(ready.runs)
-        runs = [run for run in self.heap.of_bucket(bucket.key) if run is not open_run and run not in busy]
-        runs.sort(key=len)
-        # Afterwards each run is more than twice as long as all shorter ones together. The search goes on after the
-        # first run that is too long: otherwise a single copy that is not due would keep any number of equal runs apart.
-        shorter = join_count = 0
-        for number, run in enumerate(runs):
-            if number and len(run) <= 2 * shorter:
-                join_count = number + 1
-            shorter += len(run)
-        if join_count:
-            self._rebuild(bucket, runs[:join_count])
-
-    def _rebuild(self, bucket: Bucket, runs: Sequence[Run]) -> None:
-        rows = IndexColumns.concat([chunk for run in runs for chunk in run.chunks()])
-        for run in runs:
-            self.heap.drop(run)
-        # Copies of leased positions are dropped as well: a lease that ends adds its own.
-        rows = rows.take(self.is_live(bucket, rows)).sorted()
-        if len(rows):
-            self.heap.new_run(bucket.key, rows, is_stored=bucket.memory is None)
-
-    def _compact_if_mostly_removed(self, bucket: Bucket) -> None:
-        memory = bucket.memory
-        if memory is None or memory.removed_count <= len(bucket.bits) + _REMOVED_COPIES_SLACK:
-            return
-        runs = self.heap.of_bucket(bucket.key)
-        memory.open_run = None
-        self._rebuild(bucket, runs)
-        memory.forget_removed()
-
-    def drop_removed_copies(self, bucket: Bucket) -> None:
-        """Drop the copies of a bucket that do not count. O(its copies)."""
-        for run in self.heap.of_bucket(bucket.key):
-            if not all(self.is_live(bucket, chunk).all() for chunk in run.chunks()):
-                self._rebuild(bucket, [run])
-
-    def forget_copies(self, bucket: Bucket) -> None:
-        """Drop every copy of a bucket from memory."""
-        self.heap.drop_bucket(bucket.key)
-
-    def reachable_in_memory(self, bucket: Bucket) -> PositionBitmap:
-        """Return the positions of a bucket that have a live copy in memory or a lease."""
-        reachable = PositionBitmap()
-        for run in self.heap.of_bucket(bucket.key):
-            for chunk in run.chunks():
-                reachable.add(chunk.take(self.is_live(bucket, chunk)).positions)
-        for leased in self.leases.outstanding():
-            reachable.add(leased.take(bucket.bits.contains(leased.positions)).positions)
-        return reachable
-
-    def freeze(self, bucket: Bucket) -> FrozenIndexes:
-        """Return the content of a bucket in memory, for sealing; later changes do not affect it.
-
-        It is valid until the result is reported. O(runs), and a read of every ledger number; 50,000 bitmaps would take
-        40 ms to copy.
-        """
-        assert bucket.memory is not None
-        first, last = bucket.bits.first(), bucket.bits.last()
-        assert first is not None
-        assert last is not None
-        chunks = [chunk for run in self.heap.of_bucket(bucket.key) for chunk in run.chunks()]
-        # Leased positions have no copy in a run, but the snapshot must contain every position with a bit. Rows of other
-        # buckets are removed when it is sealed, in another thread.
-        if bucket.bits.intersection_count(self.leases.bits):
-            chunks += self.leases.outstanding()
-        return FrozenIndexes(
-            bucket_number=bucket.key,
-            chunks=tuple(chunk for chunk in chunks if len(chunk)),
-            live=bucket.bits.lend(),
-            rescheduled=dict(bucket.memory.rescheduled or {}),
-            step_ms=self.limits.max_step_per_segment_ms,
-            count_max=self.limits.max_indexes_per_segment,
-            first=first,
-            last=last,
-        )
-
-    def settle(self) -> None:
-        """Bring a live copy to the head of the heap, so that the next deadline is exact. Amortised O(1)."""
-        look_at = _SETTLE_BLOCK
-        if self.every_copy_is_live():
-            return
-        while (run := self.heap.first()) is not None:
-            if self._checked_head == (run.run_id, run.min_deliver_at_ms):
-                return
-            bucket = self.members.buckets[run.bucket_number]
-            if not run.is_sorted:
-                if not run.suspect:
-                    return
-                self.sort_run(run)
-            head = run.rows.take(slice(0, 1))
-            if self.is_live(bucket, head)[0]:
-                self._checked_head = (run.run_id, run.min_deliver_at_ms)
-                return
-            block = run.rows.take(slice(0, look_at))
-            live = self.is_live(bucket, block)
-            self.heap.advance(run, int(np.argmax(live)) if live.any() else len(block))
-            look_at *= 2
+    # -- buckets -----------------------------------------------------------------------------------------------------
 
     def insert_sealed(
         self, bits: PositionBitmap, snapshot: SnapshotSegments, first: Position, last: Position
@@ -434,7 +331,7 @@ class TrackerState:
     def remove_bucket(self, bucket: Bucket) -> None:
         """Forget a bucket that has no bits left, with its copies."""
         assert not bucket.bits
-        self.forget_copies(bucket)
+        self.heap.drop_bucket(bucket.key)
         self.unlist_bucket(bucket)
 
     def unlist_bucket(self, bucket: Bucket) -> None:
@@ -448,3 +345,7 @@ class TrackerState:
             self.segments_bytes -= bucket.snapshot.nbytes
             self.sealed_count -= 1
             self.sealed_changes += 1
+
+    def unstored_counts(self) -> tuple[int, int]:
+        """Return the positions in memory that no snapshot has, and the part of them that is being stored or retried."""
+        return len(self.mutable.bits) + len(self.late.bits) + self.sealing_count, self.sealing_count

@@ -3,6 +3,7 @@
 No function here changes the state. They return the segments that are not in memory, so that the service can read them.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +70,7 @@ def _deadline_in_memory(state: TrackerState, bucket: Bucket, position: Position)
     for run in state.heap.of_bucket(bucket.key):
         for chunk in run.chunks():
             here = chunk.take(_is_at(chunk.positions, position))
-            live = here.take(state.is_live(bucket, here))
+            live = here.take(state.copies.is_live(bucket, here))
             if len(live):
                 return int(live.deliver_at_ms[0])
     return None
@@ -82,7 +83,7 @@ def loaded_between(state: TrackerState, from_ms: int, until_ms: int | None) -> t
     """
     last_ms = INT63_MAX if until_ms is None else until_ms - 1
     parts = [
-        rows.take(state.is_live(state.members.buckets[run.bucket_number], rows))
+        rows.take(state.copies.is_live(state.members.buckets[run.bucket_number], rows))
         for run in state.heap
         for chunk in run.chunks()
         if len(rows := _between(chunk, from_ms, last_ms))
@@ -107,6 +108,24 @@ def unloaded(state: TrackerState) -> list[UnloadedSegments]:
         bounds = snapshot.bounds.take(first, len(snapshot.bounds))
         found.append(UnloadedSegments(snapshot.bucket_id, first, bounds, bucket.bits.copy()))
     return found
+
+
+def stored_counts(state: TrackerState) -> dict[int, tuple[int, int]]:
+    """Return for each stored bucket the positions still tracked, and those that its snapshot has. O(buckets)."""
+    return {
+        bucket.snapshot.bucket_id: (len(bucket.bits), bucket.sealed_count)
+        for bucket in state.members.buckets.values()
+        if bucket.snapshot is not None
+    }
+
+
+def remaining(state: TrackerState, bucket_ids: Collection[int] | None) -> dict[int, PositionBitmap]:
+    """Return copies of the positions still tracked of each stored bucket, or of each of these. O(bitmaps)."""
+    return {
+        bucket.snapshot.bucket_id: bucket.bits.copy()
+        for bucket in state.members.buckets.values()
+        if bucket.snapshot is not None and (bucket_ids is None or bucket.snapshot.bucket_id in bucket_ids)
+    }
 
 
 def filter_range(state: TrackerState, ledger_id: int, first_entry: int, last_entry: int) -> list[tuple[int, int]]:

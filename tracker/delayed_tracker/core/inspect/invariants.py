@@ -1,13 +1,31 @@
 """Verifies the invariants of a tracker from scratch; for tests and for debugging."""
 
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
+from delayed_tracker.core.engine.merger import BucketMerger
 from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.engine.upkeep import Upkeep
 from delayed_tracker.core.index.buckets import Bucket, MemoryCopies
 from delayed_tracker.core.rules.seal import without_repeats
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Wakeup, earliest
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
+
+
+def check_tracker(lifecycle: BucketLifecycle, merger: BucketMerger, upkeep: Upkeep) -> None:
+    """Raise InvariantViolation if a tracker contradicts itself, before or after bits that wait are cleared."""
+    # Before bits are cleared: a bucket that this drains may make a merge unnecessary.
+    merger.check()
+    before = upkeep.next_wakeup()
+    state = upkeep.for_reading()
+    state.settle()
+    # Second copies of positions whose bits were just cleared are passed only now.
+    lifecycle.loads.note_loaded()
+    after = upkeep.next_wakeup()
+    check_invariants(state, lifecycle, state.next_delivery_ms(), after)
+    for moment, settled in zip(before, after, strict=True):
+        if settled is not None and (moment is None or moment > settled):
+            raise InvariantViolation(f"no wake-up at {settled}; before bits were cleared it was at {moment}")
 
 
 def check_invariants(
@@ -35,7 +53,7 @@ def check_invariants(
     first_deadlines = []  # in memory, of each bucket that has any
     for bucket in state.members.buckets.values():
         copies = IndexColumns.concat([chunk for run in state.heap.of_bucket(bucket.key) for chunk in run.chunks()])
-        live = copies.take(state.is_live(bucket, copies)) if len(copies) else copies
+        live = copies.take(state.copies.is_live(bucket, copies)) if len(copies) else copies
         if len(copies) and bucket.memory is not None:
             _check_copies(state, bucket, bucket.memory, copies)
         if len(live):
@@ -108,7 +126,7 @@ def _check_copies(state: TrackerState, bucket: Bucket, memory: MemoryCopies, cop
         if (
             not run.is_sorted
             and not run.suspect
-            and not all(state.is_live(bucket, chunk).all() for chunk in run.chunks())
+            and not all(state.copies.is_live(bucket, chunk).all() for chunk in run.chunks())
         ):
             raise InvariantViolation(f"run {run.run_id} may announce the deadline of a dead copy")
 

@@ -8,9 +8,9 @@ behind by the bits that wait; pending, leased and every counter are exact.
 from operator import attrgetter
 from typing import Final
 
-from delayed_tracker.core.engine.counters import Counters
 from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.inspect.stats import memory_beside_bits
+from delayed_tracker.core.values.counters import Counters
 from delayed_tracker.core.values.limits import TrackerKind
 
 SIZES: Final = (
@@ -82,7 +82,8 @@ def tracker_numbers(state: TrackerState, now_ms: int, *, fallback_count: int, me
     membership_bytes = state.membership_bytes + mutable.bits_bytes + late.bits_bytes
     waits = pending > 0
     cutoff_ms = state.limits.cutoff_ms(now_ms)
-    earliest_ms = _earliest_ms(state)
+    first_ms = state.earliest_ms()
+    earliest_ms = NONE_MS if first_ms is None else first_ms
     return (
         pending,
         leased,
@@ -101,13 +102,6 @@ def tracker_numbers(state: TrackerState, now_ms: int, *, fallback_count: int, me
         _latest_ms(state) if waits else NONE_MS,
         *event_counts(state.counters),
     )
-
-
-def _earliest_ms(state: TrackerState) -> int:
-    loaded_ms, unread_ms = state.heap.head_ms, state.segments.first_min_ms()
-    if loaded_ms is None:
-        return NONE_MS if unread_ms is None else unread_ms
-    return loaded_ms if unread_ms is None else min(loaded_ms, unread_ms)
 
 
 def _bucket_count(state: TrackerState) -> int:

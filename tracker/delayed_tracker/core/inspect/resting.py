@@ -3,13 +3,18 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from delayed_tracker.core.engine.counters import Counters
+from delayed_tracker.core.engine.lifecycle import BucketLifecycle
+from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.inspect.numbers import NUMBERS
 from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.counters import Counters
+from delayed_tracker.core.values.instant import Wakeup, earliest
 from delayed_tracker.core.values.verb_results import TrackerStats
 
 _IN_MEMORY: Final = frozenset({"loaded", "mutable", "late", "membership_bytes", "memory_bytes"})
 """Columns of NUMBERS that are 0 while the core is not in memory."""
+_RETURN_AHEAD_MS = 5_000
+"""A core that was dropped is needed at least this long before its next delivery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +33,33 @@ class RestingTracker:
     """Time, in milliseconds since 1970, from which the core is needed; None if nothing is tracked."""
 
 
-def without_memory(stats: TrackerStats) -> TrackerStats:
-    """Return stats of which nothing is in memory any more."""
-    return replace(stats, loaded_count=0, mutable_count=0, late_count=0, membership_bytes=0, memory_bytes=0)
+def can_rest(state: TrackerState, lifecycle: BucketLifecycle, timer: Wakeup) -> bool:
+    """Return True if no leases, also no ended ones, nothing to retry, and no lost positions would be forgotten. O(1)."""
+    return (
+        state.journal is not None
+        and not state.leases.leased_count
+        and timer.elapsed_ms is None
+        and lifecycle.loads.share.place is None
+        and not lifecycle.replay_required
+        and not lifecycle.undeleted()
+    )
 
 
-def numbers_without_memory(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the columns of NUMBERS of a tracker of which nothing is in memory any more."""
-    return tuple(0 if name in _IN_MEMORY else number for name, number in zip(NUMBERS, numbers, strict=True))
+def falls_due_ms(state: TrackerState, timer: Wakeup) -> int | None:
+    """Return the time from which the core is needed: well before the next delivery, and by the next prefetch."""
+    delivery_ms = state.next_delivery_ms()
+    if delivery_ms is not None:
+        delivery_ms -= max(state.limits.prefetch_window_ms, _RETURN_AHEAD_MS)
+    return earliest((delivery_ms, timer.wall_ms))
+
+
+def at_rest(state: TrackerState, stats: TrackerStats, numbers: tuple[int, ...], timer: Wakeup) -> RestingTracker:
+    """Return what is to be known of a tracker with these stats and numbers once nothing of it is in memory."""
+    return RestingTracker(
+        stats=replace(stats, loaded_count=0, mutable_count=0, late_count=0, membership_bytes=0, memory_bytes=0),
+        numbers=tuple(0 if name in _IN_MEMORY else number for name, number in zip(NUMBERS, numbers, strict=True)),
+        counters=state.counters,
+        last_lease_id=state.leases.last_id,
+        offered_through=state.offered_through,
+        falls_due_ms=falls_due_ms(state, timer),
+    )

@@ -9,7 +9,7 @@ _RESCHEDULED_BYTES = 250
 """Memory of a slot in a dict, a position and its deadline, in bytes."""
 
 
-def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_required: bool) -> TrackerStats:
+def tracker_stats(state: TrackerState, *, replay_required: bool) -> TrackerStats:
     """Return sizes and counters of one tracker. O(1)."""
     counters = state.counters
     leased = state.leases.leased_count
@@ -26,7 +26,7 @@ def tracker_stats(state: TrackerState, next_delivery_ms: int | None, *, replay_r
         snapshot_bytes=state.snapshot_bytes,
         membership_bytes=membership_bytes,
         memory_bytes=membership_bytes + memory_beside_bits(state, state.leases.nbytes),
-        next_delivery_ms=next_delivery_ms,
+        next_delivery_ms=state.next_delivery_ms(),
         mark_delete=state.mark_delete,
         added_count=counters.added,
         recovered_count=counters.recovered,

@@ -35,6 +35,12 @@ BEFORE_ALL: Final = Position(-1, -1)
 """A mark-delete position below every entry: nothing is acknowledged."""
 
 
+def require_cursor_position(field: str, position: Position) -> None:
+    """Raise InvalidInput, naming the field, for a ledger below 0 or an entry below -1."""
+    if position.ledger_id < 0 or position.entry_id < -1:
+        raise InvalidInput(field, str(position), "give a ledger from 0 and an entry from -1")
+
+
 def _frozen(values: Int64Array) -> Int64Array:
     view = values.view()
     view.flags.writeable = False

@@ -87,3 +87,9 @@ class InvariantViolation(DelayedTrackerError):
     """The core's own state contradicts itself: a bug of the core, never of the caller."""
 
     reason = "INVARIANT_VIOLATION"
+
+
+class TrackerClosed(DelayedTrackerError):
+    """The tracker was closed or deleted; open it again."""
+
+    reason = "TRACKER_CLOSED"

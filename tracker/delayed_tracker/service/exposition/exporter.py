@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import choose_encoder
 
 from delayed_tracker.service.exposition.tracker_samples import OF_ALL, OF_TRACKERS, sample
-from delayed_tracker.service.instruments import catalogue
+from delayed_tracker.service.instruments import service_families, tracker_families
 from delayed_tracker.service.instruments.bucket_operations import COUNTERS
 from delayed_tracker.service.instruments.call_counts import MethodCalls
 from delayed_tracker.service.instruments.family import Family, Format, Origin, label
@@ -129,14 +129,14 @@ class ServiceMetrics:
         counters = self._trackers.counters
         operations = (
             sample(
-                catalogue.BUCKET_OPERATIONS.name,
+                tracker_families.BUCKET_OPERATIONS.name,
                 f'type="{kind}",state="{state}"',
                 getattr(counters, name),
             )
             for (kind, state), name in COUNTERS.items()
         )
-        yield catalogue.BUCKET_OPERATIONS, ("".join(operations).encode(),)
-        for name, family in catalogue.SHELL_COUNTERS.items():
+        yield tracker_families.BUCKET_OPERATIONS, ("".join(operations).encode(),)
+        for name, family in service_families.SHELL_COUNTERS.items():
             yield family, (sample(family.name, "", getattr(counters, name)).encode(),)
 
     # -- the shell -----------------------------------------------------------------------------------------------------
@@ -144,51 +144,54 @@ class ServiceMetrics:
     def _shell_lines(self, form: Format) -> Iterator[tuple[Family, Iterable[bytes]]]:
         trackers, measured = self._trackers, self._trackers.instruments
         rows, unstored, loads = trackers.rows, trackers.unstored, trackers.loads
-        yield catalogue.BUILD, (sample(catalogue.BUILD.name, label("version", self._version), 1).encode(),)
+        yield (
+            service_families.BUILD,
+            (sample(service_families.BUILD.name, label("version", self._version), 1).encode(),),
+        )
         for family, value in (
-            (catalogue.OPEN_TRACKERS, trackers.tracker_count),
-            (catalogue.AGGREGATED, rows.aggregated_count),
-            (catalogue.AGGREGATED_TOTAL, rows.aggregated_total),
-            (catalogue.WAITING_POLLS, trackers.waiting_poll_count),
-            (catalogue.OPEN_CALLS, trackers.calls.open_count),
-            (catalogue.OPEN_STREAMS, trackers.calls.requests.stream_count),
-            (catalogue.RECOVERING, trackers.recovering_count),
-            (catalogue.LONGEST_RECOVERY, measured.recoveries.longest_ms / 1_000),
-            (catalogue.EARLY, measured.early_count),
-            (catalogue.UNSTORED, unstored.unstored_count),
-            (catalogue.UNSTORED_MAX, unstored.limits.unstored_indexes_max),
-            (catalogue.REFUSED_ADDS, unstored.refused_count),
-            (catalogue.HELD_BACK, unstored.waiting_count),
-            (catalogue.HELD_BACK_TOTAL, unstored.held_back_count),
-            (catalogue.READ, loads.held_count),
-            (catalogue.READ_MAX, loads.rows_max),
-            (catalogue.READ_WAITING, loads.waiting_count),
+            (service_families.OPEN_TRACKERS, trackers.tracker_count),
+            (service_families.AGGREGATED, rows.aggregated_count),
+            (service_families.AGGREGATED_TOTAL, rows.aggregated_total),
+            (service_families.WAITING_POLLS, trackers.waiting_poll_count),
+            (service_families.OPEN_CALLS, trackers.calls.open_count),
+            (service_families.OPEN_STREAMS, trackers.calls.requests.stream_count),
+            (service_families.RECOVERING, trackers.recovering_count),
+            (service_families.LONGEST_RECOVERY, measured.recoveries.longest_ms / 1_000),
+            (tracker_families.EARLY, measured.early_count),
+            (tracker_families.UNSTORED, unstored.unstored_count),
+            (tracker_families.UNSTORED_MAX, unstored.limits.unstored_indexes_max),
+            (tracker_families.REFUSED_ADDS, unstored.refused_count),
+            (tracker_families.HELD_BACK, unstored.waiting_count),
+            (tracker_families.HELD_BACK_TOTAL, unstored.held_back_count),
+            (tracker_families.READ, loads.held_count),
+            (tracker_families.READ_MAX, loads.rows_max),
+            (tracker_families.READ_WAITING, loads.waiting_count),
         ):
             yield family, (sample(family.name, "", value).encode(),)
         yield from self._in_flight()
         for family, histograms in (
-            (catalogue.BUCKET_DURATIONS, _labelled("type", measured.operations)),
-            (catalogue.LATENESS, [("", measured.lateness.histogram())]),
-            (catalogue.RECOVERIES, _labelled("outcome", measured.recoveries.by_outcome)),
-            (catalogue.LOOP_LAG, [("", measured.loop_lag)]),
-            (catalogue.STORAGE_DURATIONS, self._storage_durations()),
-            (catalogue.GRPC_HANDLING, self._call_durations()),
+            (tracker_families.BUCKET_DURATIONS, _labelled("type", measured.operations)),
+            (tracker_families.LATENESS, [("", measured.lateness.histogram())]),
+            (service_families.RECOVERIES, _labelled("outcome", measured.recoveries.by_outcome)),
+            (service_families.LOOP_LAG, [("", measured.loop_lag)]),
+            (service_families.STORAGE_DURATIONS, self._storage_durations()),
+            (service_families.GRPC_HANDLING, self._call_durations()),
         ):
             yield family, _histogram_lines(family, histograms, form)
-        yield catalogue.STORAGE_CALLS, self._storage_calls()
+        yield service_families.STORAGE_CALLS, self._storage_calls()
         yield from self._storage_space()
         yield from self._log_lines()
-        yield catalogue.GRPC_STARTED, self._calls_started()
-        yield catalogue.GRPC_HANDLED, self._calls_handled()
+        yield service_families.GRPC_STARTED, self._calls_started()
+        yield service_families.GRPC_HANDLED, self._calls_handled()
 
     def _in_flight(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
         calls = self._trackers.calls
         requests, answers = calls.requests.budget, calls.answers.budget
         for family, of_requests, of_answers in (
-            (catalogue.IN_FLIGHT, requests.held_bytes, answers.held_bytes),
-            (catalogue.IN_FLIGHT_MAX, requests.bytes_max, answers.bytes_max),
-            (catalogue.IN_FLIGHT_WAITING, requests.waiting_count, answers.waiting_count),
-            (catalogue.IN_FLIGHT_REFUSED, requests.refused_count, answers.refused_count),
+            (service_families.IN_FLIGHT, requests.held_bytes, answers.held_bytes),
+            (service_families.IN_FLIGHT_MAX, requests.bytes_max, answers.bytes_max),
+            (service_families.IN_FLIGHT_WAITING, requests.waiting_count, answers.waiting_count),
+            (service_families.IN_FLIGHT_REFUSED, requests.refused_count, answers.refused_count),
         ):
             yield (
                 family,
@@ -210,13 +213,13 @@ class ServiceMetrics:
             for operation, calls in measured.operations.items():
                 for outcome, count in calls.outcomes.items():
                     labels = f'{backend},operation="{operation}",outcome="{outcome}"'
-                    yield sample(catalogue.STORAGE_CALLS.name, labels, count).encode()
+                    yield sample(service_families.STORAGE_CALLS.name, labels, count).encode()
 
     def _storage_space(self) -> Iterator[tuple[Family, Iterable[bytes]]]:
         space = self._storage.space.space if self._storage is not None else None
         if self._storage is not None and space is not None:
             backend = label("backend", self._storage.backend)
-            used, free = catalogue.STORAGE_USED, catalogue.STORAGE_FREE
+            used, free = service_families.STORAGE_USED, service_families.STORAGE_FREE
             yield used, (sample(used.name, backend, space.used_bytes).encode(),)
             yield free, (sample(free.name, backend, space.free_bytes).encode(),)
 
@@ -224,21 +227,21 @@ class ServiceMetrics:
         log, keeper, idle = self._trackers.log, self._trackers.log_keeper, self._trackers.idle
         if log is not None and keeper is not None and idle is not None:
             for family, value in (
-                (catalogue.LOG_BYTES, log.log_bytes),
-                (catalogue.LOG_BYTES_MAX, log.limits.add_log_bytes_max),
-                (catalogue.LOG_PENDING, log.pending_bytes),
-                (catalogue.LOG_PENDING_MAX, log.limits.add_log_pending_bytes_max),
-                (catalogue.LOG_COMMITS, log.commit_count),
-                (catalogue.LOG_RECORDS, log.record_count),
-                (catalogue.LOG_COMMITS_FAILED, log.failed_count),
-                (catalogue.LOG_FAILING, log.failure is not None and not log.is_broken),
-                (catalogue.LOG_BROKEN, log.is_broken),
-                (catalogue.LOG_CHECKPOINTS, keeper.checkpoint_count),
-                (catalogue.UNLOADED_TRACKERS, idle.unloaded_count),
-                (catalogue.UNLOADS, idle.unload_count),
-                (catalogue.RELOADS, idle.reload_count),
-                (catalogue.UNWRITTEN, log.unwritten_removed_count),
-                (catalogue.UNWRITTEN_MAX, log.limits.consumption_window_positions),
+                (service_families.LOG_BYTES, log.log_bytes),
+                (service_families.LOG_BYTES_MAX, log.limits.add_log_bytes_max),
+                (service_families.LOG_PENDING, log.pending_bytes),
+                (service_families.LOG_PENDING_MAX, log.limits.add_log_pending_bytes_max),
+                (service_families.LOG_COMMITS, log.commit_count),
+                (service_families.LOG_RECORDS, log.record_count),
+                (service_families.LOG_COMMITS_FAILED, log.failed_count),
+                (service_families.LOG_FAILING, log.failure is not None and not log.is_broken),
+                (service_families.LOG_BROKEN, log.is_broken),
+                (service_families.LOG_CHECKPOINTS, keeper.checkpoint_count),
+                (service_families.UNLOADED_TRACKERS, idle.unloaded_count),
+                (service_families.UNLOADS, idle.unload_count),
+                (service_families.RELOADS, idle.reload_count),
+                (service_families.UNWRITTEN, log.unwritten_removed_count),
+                (service_families.UNWRITTEN_MAX, log.limits.consumption_window_positions),
             ):
                 yield family, (sample(family.name, "", int(value)).encode(),)
 
@@ -252,12 +255,12 @@ class ServiceMetrics:
 
     def _calls_started(self) -> Iterator[bytes]:
         for labels, calls in self._methods():
-            yield sample(catalogue.GRPC_STARTED.name, labels, calls.started).encode()
+            yield sample(service_families.GRPC_STARTED.name, labels, calls.started).encode()
 
     def _calls_handled(self) -> Iterator[bytes]:
         for labels, calls in self._methods():
             for code, count in calls.handled.items():
-                yield sample(catalogue.GRPC_HANDLED.name, f'{labels},grpc_code="{code}"', count).encode()
+                yield sample(service_families.GRPC_HANDLED.name, f'{labels},grpc_code="{code}"', count).encode()
 
 
 def _labelled(name: str, histograms: dict[str, Histogram]) -> list[tuple[str, Histogram]]:

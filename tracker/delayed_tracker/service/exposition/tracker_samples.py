@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from delayed_tracker.core.inspect.numbers import NONE_MS
-from delayed_tracker.service.instruments import catalogue
+from delayed_tracker.service.instruments import service_families, tracker_families
 from delayed_tracker.service.instruments.bucket_operations import COUNTERS, QUANTILES, EffectAccount
 from delayed_tracker.service.instruments.family import Family, label, number
 from delayed_tracker.service.instruments.tracker_rows import COLUMNS
@@ -50,7 +50,7 @@ def _operations(labels: str, _row: Row, account: EffectAccount) -> str:
         counts = {state: getattr(account.counters, COUNTERS[kind, state]) for state in ("succeed", "failed")}
         for state, count in (counts | {"all": sum(counts.values())}).items():
             shown = _and(labels, f'state="{state}",type="{kind}"')
-            text.append(sample(catalogue.PIP_OPERATIONS.name, shown, count))
+            text.append(sample(tracker_families.PIP_OPERATIONS.name, shown, count))
     return "".join(text)
 
 
@@ -60,50 +60,53 @@ def _latencies(labels: str, _row: Row, account: EffectAccount) -> str:
         ranges = account.ranges.by_type.get(kind, [0] * len(QUANTILES))
         for quantile, count in zip(QUANTILES, ranges, strict=True):
             shown = _and(labels, f'quantile="{quantile}",type="{kind}"')
-            text.append(sample(catalogue.PIP_LATENCY.name, shown, count))
+            text.append(sample(tracker_families.PIP_LATENCY.name, shown, count))
     return "".join(text)
 
 
 OF_TRACKERS: Final[tuple[tuple[Family, Samples], ...]] = (
-    (catalogue.PIP_BUCKETS, _plain(catalogue.PIP_BUCKETS, "buckets")),
-    (catalogue.PIP_LOADED, _plain(catalogue.PIP_LOADED, "loaded")),
-    (catalogue.PIP_OPERATIONS, _operations),
-    (catalogue.PIP_SNAPSHOT_BYTES, _plain(catalogue.PIP_SNAPSHOT_BYTES, "snapshot_bytes")),
-    (catalogue.PIP_LATENCY, _latencies),
-    (catalogue.PIP_MEMORY, _plain(catalogue.PIP_MEMORY, "memory_bytes")),
+    (tracker_families.PIP_BUCKETS, _plain(tracker_families.PIP_BUCKETS, "buckets")),
+    (tracker_families.PIP_LOADED, _plain(tracker_families.PIP_LOADED, "loaded")),
+    (tracker_families.PIP_OPERATIONS, _operations),
+    (tracker_families.PIP_SNAPSHOT_BYTES, _plain(tracker_families.PIP_SNAPSHOT_BYTES, "snapshot_bytes")),
+    (tracker_families.PIP_LATENCY, _latencies),
+    (tracker_families.PIP_MEMORY, _plain(tracker_families.PIP_MEMORY, "memory_bytes")),
     (
-        catalogue.TRACKER_INDEXES,
-        _numbers(catalogue.TRACKER_INDEXES, "event", {event: event for event in catalogue.INDEX_EVENTS}),
+        tracker_families.TRACKER_INDEXES,
+        _numbers(tracker_families.TRACKER_INDEXES, "event", {event: event for event in tracker_families.INDEX_EVENTS}),
     ),
-    (catalogue.TRACKER_PENDING, _plain(catalogue.TRACKER_PENDING, "pending")),
-    (catalogue.TRACKER_LEASED, _plain(catalogue.TRACKER_LEASED, "leased")),
-    (catalogue.TRACKER_DUE, _plain(catalogue.TRACKER_DUE, "due")),
-    (catalogue.TRACKER_EARLIEST, _moment(catalogue.TRACKER_EARLIEST, "earliest_ms")),
-    (catalogue.TRACKER_LATEST, _moment(catalogue.TRACKER_LATEST, "latest_ms")),
-    (catalogue.TRACKER_LEASE_EXPIRATIONS, _plain(catalogue.TRACKER_LEASE_EXPIRATIONS, "lease_expired")),
+    (tracker_families.TRACKER_PENDING, _plain(tracker_families.TRACKER_PENDING, "pending")),
+    (tracker_families.TRACKER_LEASED, _plain(tracker_families.TRACKER_LEASED, "leased")),
+    (tracker_families.TRACKER_DUE, _plain(tracker_families.TRACKER_DUE, "due")),
+    (tracker_families.TRACKER_EARLIEST, _moment(tracker_families.TRACKER_EARLIEST, "earliest_ms")),
+    (tracker_families.TRACKER_LATEST, _moment(tracker_families.TRACKER_LATEST, "latest_ms")),
+    (tracker_families.TRACKER_LEASE_EXPIRATIONS, _plain(tracker_families.TRACKER_LEASE_EXPIRATIONS, "lease_expired")),
 )
 """Families with the labels of a tracker."""
 
 OF_ALL: Final[tuple[tuple[Family, Samples], ...]] = (
-    (catalogue.BUCKETS, _plain(catalogue.BUCKETS, "buckets")),
-    (catalogue.LOADED, _plain(catalogue.LOADED, "loaded")),
-    (catalogue.SNAPSHOT_BYTES, _plain(catalogue.SNAPSHOT_BYTES, "snapshot_bytes")),
-    (catalogue.MEMORY, _plain(catalogue.MEMORY, "memory_bytes")),
-    (catalogue.INDEXES, _numbers(catalogue.INDEXES, "event", {event: event for event in catalogue.INDEX_EVENTS})),
-    (catalogue.OFFERED, _numbers(catalogue.OFFERED, "result", catalogue.OFFERS)),
-    (catalogue.LEASE_EXPIRATIONS, _plain(catalogue.LEASE_EXPIRATIONS, "lease_expired")),
-    (catalogue.RESCHEDULED, _plain(catalogue.RESCHEDULED, "rescheduled")),
-    (catalogue.MERGED, _plain(catalogue.MERGED, "merged_indexes")),
-    (catalogue.PENDING, _plain(catalogue.PENDING, "pending")),
-    (catalogue.LEASED, _plain(catalogue.LEASED, "leased")),
-    (catalogue.DUE, _plain(catalogue.DUE, "due")),
-    (catalogue.MUTABLE, _plain(catalogue.MUTABLE, "mutable")),
-    (catalogue.LATE, _plain(catalogue.LATE, "late")),
-    (catalogue.FALLBACK, _plain(catalogue.FALLBACK, "fallback")),
-    (catalogue.MERGE_BACKLOG, _plain(catalogue.MERGE_BACKLOG, "merge_backlog")),
-    (catalogue.MEMBERSHIP, _plain(catalogue.MEMBERSHIP, "membership_bytes")),
-    (catalogue.EARLIEST, _moment(catalogue.EARLIEST, "earliest_ms")),
-    (catalogue.LATEST, _moment(catalogue.LATEST, "latest_ms")),
-    (catalogue.EFFECTS_FAILED, _plain(catalogue.EFFECTS_FAILED, "effects_failed")),
+    (tracker_families.BUCKETS, _plain(tracker_families.BUCKETS, "buckets")),
+    (tracker_families.LOADED, _plain(tracker_families.LOADED, "loaded")),
+    (tracker_families.SNAPSHOT_BYTES, _plain(tracker_families.SNAPSHOT_BYTES, "snapshot_bytes")),
+    (tracker_families.MEMORY, _plain(tracker_families.MEMORY, "memory_bytes")),
+    (
+        tracker_families.INDEXES,
+        _numbers(tracker_families.INDEXES, "event", {event: event for event in tracker_families.INDEX_EVENTS}),
+    ),
+    (tracker_families.OFFERED, _numbers(tracker_families.OFFERED, "result", tracker_families.OFFERS)),
+    (tracker_families.LEASE_EXPIRATIONS, _plain(tracker_families.LEASE_EXPIRATIONS, "lease_expired")),
+    (tracker_families.RESCHEDULED, _plain(tracker_families.RESCHEDULED, "rescheduled")),
+    (tracker_families.MERGED, _plain(tracker_families.MERGED, "merged_indexes")),
+    (tracker_families.PENDING, _plain(tracker_families.PENDING, "pending")),
+    (tracker_families.LEASED, _plain(tracker_families.LEASED, "leased")),
+    (tracker_families.DUE, _plain(tracker_families.DUE, "due")),
+    (tracker_families.MUTABLE, _plain(tracker_families.MUTABLE, "mutable")),
+    (tracker_families.LATE, _plain(tracker_families.LATE, "late")),
+    (tracker_families.FALLBACK, _plain(tracker_families.FALLBACK, "fallback")),
+    (tracker_families.MERGE_BACKLOG, _plain(tracker_families.MERGE_BACKLOG, "merge_backlog")),
+    (tracker_families.MEMBERSHIP, _plain(tracker_families.MEMBERSHIP, "membership_bytes")),
+    (tracker_families.EARLIEST, _moment(tracker_families.EARLIEST, "earliest_ms")),
+    (tracker_families.LATEST, _moment(tracker_families.LATEST, "latest_ms")),
+    (service_families.EFFECTS_FAILED, _plain(service_families.EFFECTS_FAILED, "effects_failed")),
 )
 """Families that have only the sum over all trackers."""

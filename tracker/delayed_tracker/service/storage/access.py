@@ -8,12 +8,13 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.service.clock import Clock, pause
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.storage.turns import Turns
 from delayed_tracker.service.telemetry.storage_log import FailureLog
 from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.errors import StorageUnavailable
@@ -22,11 +23,19 @@ from delayed_tracker.storage.protocol import SnapshotStore
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 
+_STORES_BESIDES: Final = 2
+"""Buckets sorted, encoded and stored at a time, besides those of one tracker, which may hang. All of 80 trackers that seal
+together would be in memory twice.
+"""
+_STORE_LOOK_MS: Final = 250
+"""While none ends for so long, more begin."""
+
 
 class StorageAccess:
     """Access to one storage, shared by all trackers.
 
-    ``slots`` bounds how many effects use the storage at once. ``failures`` logs storage failures.
+    ``slots`` bounds how many effects use the storage at once, and ``store_turns`` those that store a bucket. ``failures``
+    logs storage failures.
     """
 
     def __init__(
@@ -50,6 +59,8 @@ class StorageAccess:
         self.loads = loads
         """Budget of the snapshot rows in memory."""
         self.slots = asyncio.Semaphore(limits.storage_operations_max)
+        self.store_turns = Turns(limits.tracker_operations_max + _STORES_BESIDES, _STORE_LOOK_MS, limits, clock)
+        """Turns of the effects that store a bucket."""
         self.writer = f"{rng.getrandbits(64):016x}"
         """Name of this process in catalogues.
 

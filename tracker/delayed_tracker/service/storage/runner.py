@@ -13,7 +13,7 @@ deletes and counts them.
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -178,7 +178,8 @@ class EffectRunner:
 
     async def _perform(self, effect: Effect) -> None:
         begun_ms = self._account.begin()
-        async with self._slots_of(type(effect)), self._access.slots:
+        turn = self._access.store_turns.taken() if isinstance(effect, StoreSnapshot) else nullcontext()
+        async with self._slots_of(type(effect)), turn, self._access.slots:
             match effect:
                 case StoreSnapshot():
                     await self._store(effect, begun_ms)

@@ -1,7 +1,7 @@
 """Registry of the open trackers, (topic, subscription) -> host; opens and closes them, and drains all of them.
 
-Callers that open the same tracker share one recovery, which continues if a caller goes away. Recovery, closing and
-effects of one tracker never wait for those of another.
+Callers that open the same tracker share one recovery, which continues if a caller goes away. Closing and effects of one
+tracker never wait for those of another. Recoveries take turns (``storage/turns``).
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
@@ -37,6 +37,7 @@ from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
 from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
+from delayed_tracker.service.storage.turns import Turns
 from delayed_tracker.service.telemetry.storage_log import RECOVERY_FAILED, RELOAD_FAILED
 from delayed_tracker.service.trackers.gate import HostState, SharedComponents
 from delayed_tracker.service.trackers.host import Cleared, Opened, TrackerHost
@@ -51,6 +52,11 @@ from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.protocol import SnapshotStore
 
 Answer = TypeVar("Answer")
+
+RECOVERIES_AT_ONCE: Final = 2
+"""Recoveries under way at a time; the first of many took twice as long with 8. See ``storage/turns``."""
+RECOVERY_LOOK_MS: Final = 50
+"""While none ends for so long, more begin."""
 
 
 class _Phase(enum.Enum):
@@ -148,6 +154,7 @@ class TrackerRegistry:
         self._hosts: dict[TrackerKey, TrackerHost] = {}
         self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
         self._reloads: dict[TrackerKey, asyncio.Task[None]] = {}
+        self._turns = Turns(RECOVERIES_AT_ONCE, RECOVERY_LOOK_MS, self.service_limits, self.clock)
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -225,6 +232,8 @@ class TrackerRegistry:
         host = self._hosts.get(key)
         if host is None or host.state is HostState.CLOSED:
             raise TrackerNotOpen(key)
+        if host.state is HostState.RECOVERING:
+            self._turns.ask(host)  # the call is refused, and repeated
         return host
 
     async def loaded_host(self, key: TrackerKey) -> TrackerHost:
@@ -239,7 +248,9 @@ class TrackerRegistry:
             ShuttingDown: no more calls are accepted.
         """
         while (host := self.host(key)).state is HostState.UNLOADED:
-            await self._outcome(self._reload(host))
+            reload = self._reload(host)
+            self._turns.ask(host)
+            await self._outcome(reload)
         host.touch()
         return host
 
@@ -291,7 +302,8 @@ class TrackerRegistry:
             if host is None:
                 host = self._begin_recovery(key, mark_delete)
             if (recovery := self._recoveries.get(key)) is not None:
-                await self._outcome(recovery)
+                with self._turns.awaited(host):
+                    await self._outcome(recovery)
             await self._back_unless_fenced(host)
             if host.state is HostState.READY:
                 # If it was closed while the epoch was being recorded, recover it again.
@@ -309,7 +321,8 @@ class TrackerRegistry:
             await self.until_settled(key)
             host = self._hosts.get(key) or self._begin_recovery(key, None)
             if (recovery := self._recoveries.get(key)) is not None:
-                await self._outcome(recovery)
+                with self._turns.awaited(host):
+                    await self._outcome(recovery)
             await self._back_unless_fenced(host)
             if host.state is HostState.READY:
                 host.touch()
@@ -354,6 +367,7 @@ class TrackerRegistry:
                 retry_after_ms=self.service_limits.retry_after_ms,
             )
         host = self._hosts[key] = TrackerHost(key, self._shared)
+        self._turns.join(host)
         task = asyncio.get_running_loop().create_task(self._recover(host, mark_delete))
         self._recoveries[key] = task
         task.add_done_callback(lambda task: self._recovery_ended(host, task))
@@ -361,17 +375,20 @@ class TrackerRegistry:
 
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
-        with self.instruments.recoveries.measured(), self.events.recovering(host, recovery):
-            core = await recovery.run(self.limits, mark_delete=mark_delete, now=host.now())
-            if self.log_keeper is not None:
-                self.log_keeper.opened(host.key, recovery.log_bytes)
-            host.attach_core(core, recovery.log_bytes)
+        with self.instruments.recoveries.measured():
+            await self._turns.until_turn(host)
+            with self.events.recovering(host, recovery):
+                core = await recovery.run(self.limits, mark_delete=mark_delete, now=host.now())
+                if self.log_keeper is not None:
+                    self.log_keeper.opened(host.key, recovery.log_bytes)
+                host.attach_core(core, recovery.log_bytes)
         if self.idle is not None:
             self.idle.watch()
         self._shared.access.failures.succeeded(host.key, RECOVERY_FAILED)
 
     def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
         del self._recoveries[host.key]
+        self._turns.leave(host)
         if host.state is HostState.READY or host.key in self._closings:
             return
         # Remove the host. The error goes to every caller that waits for this task, and the next open begins a new
@@ -398,13 +415,15 @@ class TrackerRegistry:
     async def _back_unless_fenced(self, host: TrackerHost) -> None:
         """Bring an unloaded tracker back. One that another process owns is closed instead."""
         if host.state is HostState.UNLOADED:
-            with suppress(Fenced):
-                await self._outcome(self._reload(host))
+            reload = self._reload(host)
+            with suppress(Fenced), self._turns.awaited(host):
+                await self._outcome(reload)
 
     def _reload(self, host: TrackerHost) -> asyncio.Task[None]:
         """Return the task that brings an unloaded tracker back, which all callers share."""
         if (task := self._reloads.get(host.key)) is None:
             # An empty context: the task does not belong to the call that begins it.
+            self._turns.join(host, due_ms=host.falls_due_ms)
             task = asyncio.get_running_loop().create_task(self._bring_back(host), context=Context())
             self._reloads[host.key] = task
             task.add_done_callback(lambda task: self._reload_ended(host, task))
@@ -414,6 +433,9 @@ class TrackerRegistry:
         assert self.idle is not None
         assert self.log_keeper is not None
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
+        await self._turns.until_turn(host)
+        if host.state is not HostState.UNLOADED:  # closed meanwhile, and perhaps opened anew
+            return
         core = await recovery.resume(self.limits, epoch=host.epoch, mark_delete=host.mark_delete, now=host.now())
         if host.state is HostState.UNLOADED:  # not closed meanwhile
             self.log_keeper.opened(host.key, recovery.log_bytes)
@@ -423,6 +445,7 @@ class TrackerRegistry:
 
     def _reload_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
         del self._reloads[host.key]
+        self._turns.leave(host)
         if task.cancelled() or (error := task.exception()) is None or host.state is not HostState.UNLOADED:
             return
         if isinstance(error, Fenced):

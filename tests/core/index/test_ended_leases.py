@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from delayed_tracker.core.engine.ended_leases import EndedLeases
+from delayed_tracker.core.index.ended_leases import EndedLeases
 from delayed_tracker.core.values.columns import Position, PositionColumns
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 

@@ -6,7 +6,7 @@ added + recovered = tracked + acked + handed_off + cancelled + trimmed + cleared
 where tracked = pending + leased.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(slots=True)
@@ -44,3 +44,15 @@ class Counters:
         came = self.added + self.recovered
         went = self.acked + self.handed_off + self.cancelled + self.trimmed + self.cleared
         return came - went - self.refused_as_due - self.dropped_as_corrupt - self.tracked
+
+    def going_on_with(self, tracked: int) -> "Counters":
+        """Return these totals for a tracker that was dropped from memory and recovered with so many positions.
+
+        Lost positions leave; consumed ones come back if the catalogue cannot tell them any more.
+        """
+        return replace(
+            self,
+            dropped_as_corrupt=self.dropped_as_corrupt + max(0, self.tracked - tracked),
+            recovered=self.recovered + max(0, tracked - self.tracked),
+            tracked=tracked,
+        )

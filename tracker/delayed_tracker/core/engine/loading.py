@@ -1,0 +1,194 @@
+"""Loads of segments: what is read, when, and within which room.
+
+A segment is read when its first deadline is nearly due, as far as the budget of all trackers leaves room. Without room,
+one segment is read once it is due.
+"""
+
+from itertools import chain
+
+import numpy as np
+
+from delayed_tracker.core.engine.effects import EffectQueue, LoadSegments
+from delayed_tracker.core.engine.load_budget import LoadShare
+from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
+from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.instant import Instant
+
+
+class SegmentLoads:
+    """Loads of one tracker, at most one for each bucket."""
+
+    __slots__ = ("_effects", "_in_flight", "_row_count", "_state", "share")
+
+    def __init__(self, state: TrackerState, effects: EffectQueue, share: LoadShare) -> None:
+        self._state = state
+        self._effects = effects
+        self._in_flight: dict[int, tuple[LoadSegments, Bucket]] = {}
+        self._row_count = 0
+        """Rows of the loads in flight."""
+        self.share = share
+        """This tracker's share of the rows that all trackers may hold."""
+
+    def near_segments(self, snapshot: SnapshotSegments, first: int, now: Instant, *, rows_max: int) -> int:
+        """Return one past the last segment to load together with ``first``, or ``first`` if that is not near.
+
+        The segments have about ``rows_max`` rows at most, but there is at least one segment.
+        """
+        limits = self._state.limits
+        horizon_ms = limits.cutoff_ms(now.wall_ms) + limits.prefetch_window_ms
+        near_count = snapshot.bounds.end_before(first, horizon_ms) - first
+        if not near_count:
+            return first
+        rows = snapshot.bounds.rows_through(first, first + max(near_count, limits.load_indexes_min))
+        worth_count = int(np.searchsorted(rows, limits.load_indexes_min)) + 1
+        fitting_count = int(np.searchsorted(rows, min(limits.load_indexes_max, rows_max), side="right"))
+        return first + min(max(near_count, worth_count), max(1, fitting_count), len(rows))
+
+    def prefetch(self, now: Instant) -> None:
+        """Request every segment that is nearly due while there is room for its rows.
+
+        Without room, request one segment if it is due.
+        """
+        state, limits, share = self._state, self._state.limits, self.share
+        if share.place is not None:
+            share.stop_waiting()
+        state.segments.release_retries(now.elapsed_ms)
+        while (wanted := state.segments.first_idle()) is not None:
+            min_ms, key = wanted
+            due_ms = limits.due_from_ms(min_ms)
+            if now.wall_ms < due_ms - limits.prefetch_window_ms:
+                return
+            room = share.room(min_ms)
+            if not room:
+                share.wait(min_ms)
+                if now.wall_ms < due_ms or self._comes_sooner(min_ms):
+                    return
+            bucket = state.members.buckets[key]
+            snapshot = bucket.snapshot
+            assert snapshot is not None
+            first = snapshot.next_segment
+            end = max(first + 1, self.near_segments(snapshot, first, now, rows_max=room))
+            effect = LoadSegments(self._effects.new_id(), state.epoch, snapshot.bucket_id, first, end - 1)
+            snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment = effect.effect_id, first, end
+            self._in_flight[effect.effect_id] = (effect, bucket)
+            self._row_count += snapshot.bounds.row_count(first, end)
+            state.segments.update(bucket)
+            self._effects.append(effect)
+            share.stop_waiting()
+            self.note_loaded()
+
+    def note_loaded(self) -> None:
+        """Update the budget's count of rows of snapshots that are in memory or requested. O(1)."""
+        count = self._state.heap.stored_count + self._row_count
+        if count != self.share.held_count:
+            self.share.hold(count)
+
+    def _comes_sooner(self, min_ms: int) -> bool:
+        """Return True if a row in memory or in a load in flight is handed out before a row with this deadline.
+
+        The head of the heap leaves a wake-up for the rest, and so does a load in flight.
+        """
+        head_ms = self._state.heap.head_ms
+        if head_ms is not None and head_ms <= min_ms:
+            return True
+        return any(
+            bucket.snapshot is not None and bucket.snapshot.bounds.earliest_ms(load.first) <= min_ms
+            for load, bucket in self._in_flight.values()
+        )
+
+    def next_load_ms(self) -> int | None:
+        """Return the wall-clock time of the next load; None if nothing is to be loaded, or polls have to make room."""
+        wanted = self._state.segments.first_idle()
+        if wanted is None:
+            return None
+        limits, min_ms = self._state.limits, wanted[0]
+        due_ms = limits.due_from_ms(min_ms)
+        if self.share.place is None:
+            return due_ms - limits.prefetch_window_ms
+        return None if self._comes_sooner(min_ms) else due_ms
+
+    def settling_may_make_room(self) -> bool:
+        """Return True if clearing bits may free room that another tracker waits for.
+
+        The copies and the load in flight of a bucket count until its bits are cleared and it is known to be empty. O(1)
+        if no tracker waits, else O(runs + loads).
+        """
+        state = self._state
+        if not self.share.has_waiting_trackers:
+            return False
+        if state.drained:
+            return True
+        if not (gone_count := state.gone_count):
+            return False
+        holding = (state.members.buckets[run.bucket_number] for run in state.heap)
+        loading = (bucket for _, bucket in self._in_flight.values())
+        return any(bucket.snapshot is not None and len(bucket.bits) <= gone_count for bucket in chain(holding, loading))
+
+    def bucket_of(self, effect_id: int) -> Bucket | None:
+        """Return the bucket that waits for a load; None if the load is forgotten."""
+        load = self._in_flight.get(effect_id)
+        return None if load is None else load[1]
+
+    def fits(self, effect_id: int, indexes: IndexColumns) -> bool:
+        """Return False if rows contradict the bounds of the segments that the load in flight reads."""
+        load, bucket = self._in_flight[effect_id]
+        assert bucket.snapshot is not None
+        bounds = bucket.snapshot.bounds.take(load.first, load.last + 1)
+        if len(indexes) != int(bounds.count.sum()):
+            return False
+        return not len(indexes) or (  # foreign segments may be empty
+            int(indexes.deliver_at_ms.min()) >= int(bounds.min_deliver_at_ms.min())
+            and int(indexes.deliver_at_ms.max()) <= int(bounds.max_deliver_at_ms.max())
+        )
+
+    def arrived(self, bucket: Bucket, live: IndexColumns) -> None:
+        """End the load that a bucket waits for, with the rows that count."""
+        self.forget(bucket)
+        self.put(bucket, live)
+        self._state.segments.update(bucket)
+
+    def put(self, bucket: Bucket, rows: IndexColumns) -> None:
+        """Put live rows on the heap; they must not share memory with other rows."""
+        if len(rows):
+            self._state.heap.new_run(bucket.key, rows if rows.ascend() else rows.sorted(), is_stored=True)
+
+    def retry_later(self, bucket: Bucket, now: Instant) -> None:
+        """Load the same segments again after the back-off; their load has failed."""
+        snapshot = self.forget(bucket)
+        snapshot.next_segment = snapshot.load_first
+        self._state.segments.retry_later(bucket, now.elapsed_ms + self._state.limits.retry_backoff_ms)
+
+    def forget(self, bucket: Bucket) -> SnapshotSegments:
+        """Ignore the load that a bucket waits for, if there is one."""
+        snapshot = bucket.snapshot
+        assert snapshot is not None
+        if snapshot.load_effect_id is not None:
+            load, _ = self._in_flight.pop(snapshot.load_effect_id)
+            self._row_count -= snapshot.bounds.row_count(load.first, load.last + 1)
+            snapshot.load_effect_id = None
+        return snapshot
+
+    def forget_all(self) -> None:
+        """Ignore the results of all loads in flight."""
+        self._in_flight.clear()
+        self._row_count = 0
+
+    def check(self) -> None:
+        """Raise InvariantViolation unless loads and buckets name each other and their rows are counted."""
+        for bucket in self._state.members.buckets.values():
+            effect_id = bucket.snapshot.load_effect_id if bucket.snapshot is not None else None
+            if effect_id is not None and effect_id not in self._in_flight:
+                raise InvariantViolation(f"bucket {bucket.key} waits for a load that is not in flight")
+        row_count = 0
+        for effect_id, (load, bucket) in self._in_flight.items():
+            snapshot = bucket.snapshot
+            waiting = (snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment) if snapshot else None
+            if snapshot is None or waiting != (effect_id, load.first, load.last + 1):
+                raise InvariantViolation(f"load {effect_id} is in flight and bucket {bucket.key} does not wait for it")
+            row_count += snapshot.bounds.row_count(load.first, load.last + 1)
+        if row_count != self._row_count:
+            raise InvariantViolation(f"{self._row_count} rows are counted as loading, {row_count} are")
+        self.share.check(self._state.heap.stored_count + self._row_count)
+        self._state.segments.check(self._state.members.buckets)

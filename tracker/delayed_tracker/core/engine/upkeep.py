@@ -1,0 +1,95 @@
+"""Upkeep of a tracker between the changes of its verbs: bits are cleared, deadlines exact, retries and loads requested.
+
+Bits of consumed positions are not cleared at once, because a step for every bucket at each hand-out would dominate it.
+"""
+
+from delayed_tracker.core.engine.lifecycle import BucketLifecycle
+from delayed_tracker.core.engine.merger import BucketMerger
+from delayed_tracker.core.engine.state import TrackerState
+from delayed_tracker.core.values.instant import Instant, Wakeup, earliest
+
+_SETTLE_AFTER_MS = 1_000
+"""Consumed positions keep their bits for at most this long."""
+_GONE_MAX = 65_536
+"""More consumed positions than this are cleared at once."""
+
+
+class Upkeep:
+    """Work that every verb leaves to be done, at once or at a wake-up."""
+
+    __slots__ = ("_lifecycle", "_merger", "_settle_at_ms", "_state")
+
+    def __init__(self, state: TrackerState, lifecycle: BucketLifecycle, merger: BucketMerger) -> None:
+        self._state = state
+        self._lifecycle = lifecycle
+        self._merger = merger
+        self._settle_at_ms: int | None = None
+        """In elapsed time; None if no bits wait."""
+
+    def settled(self) -> TrackerState:
+        """Clear the bits of consumed positions, retire drained buckets, and return the state; for changes."""
+        self._lifecycle.settle_bits()
+        self._settle_at_ms = None
+        return self._state
+
+    def opened(self) -> TrackerState:
+        """Return the settled state of a tracker that is open. Raises TrackerClosed if it is not."""
+        self._state.require_open()
+        return self.settled()
+
+    def for_reading(self) -> TrackerState:
+        """Return the state with the bits of consumed positions cleared. Drained buckets stay until a change."""
+        self._state.settle_bits()
+        self._lifecycle.loads.note_loaded()
+        return self._state
+
+    def settle_soon(self, now: Instant) -> None:
+        """Put merged rows away once they are used up, and arrange that bits are cleared soon, if not at once."""
+        state = self._state
+        if not state.heap.ready:
+            state.heap.put_ready_away()
+            if state.gone_count and (not state.leases.leased_count or state.gone_count >= _GONE_MAX):
+                self.settled()
+        if self._settle_at_ms is None and not state.is_settled:
+            self._settle_at_ms = now.elapsed_ms + _SETTLE_AFTER_MS
+
+    def settle_if_due(self, now: Instant) -> None:
+        """Clear the bits that have waited long enough."""
+        if self._settle_at_ms is not None and self._settle_at_ms <= now.elapsed_ms:
+            self.settled()
+
+    def finish(self, now: Instant) -> None:
+        """End a change: make the next deadline exact, begin retries and merges, load segments that are nearly due.
+
+        A closed tracker asks for nothing more.
+        """
+        state, lifecycle = self._state, self._lifecycle
+        state.settle()
+        if state.fixed_delay is not None:
+            state.fixed_delay.note_tracked(state.counters.tracked)
+        if state.is_closed:
+            lifecycle.loads.note_loaded()
+            return
+        if lifecycle.is_retry_due(now) or self._merger.is_wanted(now) or lifecycle.loads.settling_may_make_room():
+            self.settled()
+            lifecycle.retry_due(now)
+            self._merger.merge_if_needed(now)
+        lifecycle.loads.note_loaded()
+        lifecycle.loads.prefetch(now)
+
+    def next_timer(self) -> Wakeup:
+        """Return the time of the next prefetch, and in elapsed time the next expiry, retry, sweep or clearing of bits."""
+        leases = self._state.leases
+        durations = (
+            self._lifecycle.next_retry_ms(),
+            self._merger.next_retry_ms(),
+            leases.next_expiry_ms(),
+            leases.ended.next_sweep_ms(),
+            self._settle_at_ms,
+        )
+        return Wakeup(self._lifecycle.loads.next_load_ms(), earliest(durations))
+
+    def next_wakeup(self) -> Wakeup:
+        """Return the same times with that of the next delivery, if it is before the next prefetch."""
+        timer = self.next_timer()
+        return Wakeup(earliest((self._state.next_delivery_ms(), timer.wall_ms)), timer.elapsed_ms)

@@ -1,0 +1,62 @@
+"""Backends that settings name: the storage, its add log, the collector of spans. Their errors name the setting."""
+
+from typing import TYPE_CHECKING, Final
+
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.storage.add_log import AddLog
+from delayed_tracker.storage.add_log_registry import open_add_log
+from delayed_tracker.storage.errors import AddLogMissing, StorageBackendMissing, UnknownStorageScheme
+from delayed_tracker.storage.protocol import SnapshotStore
+from delayed_tracker.storage.registry import open_storage
+
+if TYPE_CHECKING:
+    from delayed_tracker.service.telemetry.tracing import Tracing
+
+STORAGE_KEY: Final = "bucketSnapshotStorageUrl"
+
+
+def storage_of(settings: Settings) -> SnapshotStore:
+    """Return the storage that the settings name, not opened yet.
+
+    Raises: InvalidInput, UnknownStorageScheme, StorageBackendMissing.
+    """
+    try:
+        return open_storage(settings.storage.storage_url)
+    except InvalidInput as error:
+        raise InvalidInput(STORAGE_KEY, error.value, error.remedy) from error
+    except (UnknownStorageScheme, StorageBackendMissing) as error:
+        raise type(error)(f"{STORAGE_KEY}: {error.message}") from error
+
+
+def add_log_of(settings: Settings) -> AddLog | None:
+    """Return the add log beside the storage, also if it is only to be emptied; None if the storage has none.
+
+    Raises: InvalidInput; AddLogMissing if the settings demand one.
+    """
+    url = settings.storage.storage_url
+    try:
+        return open_add_log(url)
+    except InvalidInput as error:
+        raise InvalidInput(STORAGE_KEY, error.value, error.remedy) from error
+    except AddLogMissing as error:
+        if settings.storage.durable_adds:
+            raise AddLogMissing(f"{STORAGE_KEY}: {error.message}") from error
+        return None
+
+
+def tracing_of(settings: Settings) -> "Tracing | None":
+    """Return the exporter of spans, or None if the settings name no collector.
+
+    OpenTelemetry is imported only if needed.
+
+    Raises: InvalidInput if its packages are not installed.
+    """
+    if not (endpoint := settings.telemetry.tracing_endpoint):
+        return None
+    try:
+        from delayed_tracker.service.telemetry.tracing import Tracing  # noqa: PLC0415
+    except ImportError as error:
+        remedy = "install the tracing packages: pip install 'delayed-tracker[tracing]', or leave it empty"
+        raise InvalidInput("tracingEndpoint", endpoint, remedy) from error
+    return Tracing.to(endpoint)

@@ -1,0 +1,159 @@
+"""Turns of work that would only crowd itself if all of it ran at once: a few at a time, the most urgent first.
+
+What a call asks for comes first, then what an open waits for, then what nobody waits for; among equals what falls due
+first, if that is known, then what came first. A storage that is slow, or hangs for some trackers, delays no others: while
+nothing ends, more begins.
+
+Recoveries take turns because each step of each would wait behind the same step of all others, and all would end
+together: of 1,000 trackers opened at once the first was answered after 2.2 to 7 s, and with two at a time after 0.7 to
+2.7 s, on two cores with twice as much to do. All of them took as long. Stores take turns because the rows and the bytes
+of each are in memory meanwhile.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeAlias
+
+from delayed_tracker.service.clock import Clock, Timer
+from delayed_tracker.service.limits import ServiceLimits
+
+_ASKED, _AWAITED, _LEFT = range(3)
+_Entry: TypeAlias = tuple[int, float, int, "_Turn"]
+"""Rank, deadline, number and turn: the least comes first."""
+
+
+class _Turn:
+    """Turn of one piece of work, from when it is known until it has ended."""
+
+    __slots__ = ("asked", "begun", "caller_count", "due_ms", "entry", "number")
+
+    def __init__(self, number: int, due_ms: int | None) -> None:
+        self.number = number
+        self.due_ms = float("inf") if due_ms is None else due_ms
+        self.asked = False
+        self.caller_count = 0
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.entry: _Entry | None = None
+        """Its place in the order; None when it has begun."""
+
+    @property
+    def rank(self) -> int:
+        if self.asked:
+            return _ASKED
+        return _AWAITED if self.caller_count else _LEFT
+
+
+class Turns:
+    """The work of one kind of all trackers, under way and waiting.
+
+    Args:
+        at_once: pieces under way at a time, as long as they end.
+        look_ms: if none has ended for so long, half as many more may be under way.
+        limits: has the most that are ever under way, ``storage_operations_max``.
+        clock: for the time in which none ends.
+    """
+
+    def __init__(self, at_once: int, look_ms: int, limits: ServiceLimits, clock: Clock) -> None:
+        self.running_count = 0
+        """Pieces under way."""
+        self._at_once = at_once
+        self._look_ms = look_ms
+        self._limits = limits
+        self._clock = clock
+        self._numbers = itertools.count()
+        self._turns: dict[Hashable, _Turn] = {}
+        self._order: list[_Entry] = []
+        self._running_max = at_once
+        self._has_ended = False
+        self._timer: Timer | None = None
+
+    def join(self, work: Hashable, *, due_ms: int | None = None) -> None:
+        """Put a piece of work into the order. It begins in a later step of the event loop.
+
+        Args:
+            work: its key, which has no other turn.
+            due_ms: its earliest deadline, in milliseconds since 1970, UTC; None if it is not known.
+        """
+        assert work not in self._turns
+        turn = self._turns[work] = _Turn(next(self._numbers), due_ms)
+        self._place(turn)
+
+    async def until_turn(self, work: Hashable) -> None:
+        """Return when a piece of work may begin."""
+        self._begin()
+        await self._turns[work].begun
+
+    def leave(self, work: Hashable) -> None:
+        """Note that a piece of work has ended, also if it never began."""
+        turn = self._turns.pop(work)
+        if turn.entry is None:
+            self.running_count -= 1
+            self._has_ended = True
+        turn.entry = None
+        self._begin()
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Wait for a turn, which lasts until the end of the block; for work that nobody waits for."""
+        work = object()
+        self.join(work)
+        try:
+            await self.until_turn(work)
+            yield
+        finally:
+            self.leave(work)
+
+    @contextmanager
+    def awaited(self, work: Hashable) -> Iterator[None]:
+        """Note that an open waits for a piece of work during the block; nothing happens unless it has a turn."""
+        turn = self._turns.get(work)
+        if turn is None:
+            yield
+            return
+        turn.caller_count += 1
+        self._place(turn)
+        try:
+            yield
+        finally:
+            turn.caller_count -= 1
+            self._place(turn)
+
+    def ask(self, work: Hashable) -> None:
+        """Note that a call asks for a piece of work; nothing happens unless it waits for its turn."""
+        if (turn := self._turns.get(work)) is not None and not turn.asked:
+            turn.asked = True
+            self._place(turn)
+
+    def _place(self, turn: _Turn) -> None:
+        """Put a turn where its rank belongs. Its earlier place in the order counts no more."""
+        if not turn.begun.done() and (turn.entry is None or turn.entry[0] != turn.rank):
+            turn.entry = (turn.rank, turn.due_ms, turn.number, turn)
+            heapq.heappush(self._order, turn.entry)
+
+    def _begin(self) -> None:
+        """Begin the most urgent pieces, as many as may be under way."""
+        while self._order and self.running_count < self._running_max:
+            entry = heapq.heappop(self._order)
+            turn = entry[-1]
+            if turn.entry is entry:
+                turn.entry = None
+                self.running_count += 1
+                if not turn.begun.done():  # else its task was cancelled, and leaves at once
+                    turn.begun.set_result(None)
+        if self.running_count == len(self._turns):  # none waits
+            self._running_max = self._at_once
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        elif self._timer is None:
+            self._has_ended = False
+            self._timer = self._clock.call_later(self._look_ms, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._has_ended:
+            self._running_max = max(self._at_once, min(self._running_max * 3 // 2, self._limits.storage_operations_max))
+        self._begin()
