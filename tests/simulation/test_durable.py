@@ -33,6 +33,12 @@ def test_one_seed_is_one_history():
     assert first.random.random() == second.random.random()
 
 
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_each_defect_fits_the_code(mutation):
+    """The passage that a defect changes is in the code once, and the functions that it wraps are there."""
+    assert mutation.count == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mutation",
