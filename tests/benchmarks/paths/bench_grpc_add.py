@@ -1,8 +1,10 @@
 """AddMessages over gRPC, by size of batch, one call at a time and several, with and without seals."""
 
+import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +35,8 @@ class Load:
     parts: list[IndexColumns]
     shape: Shape
     in_flight: int
-    """Calls at a time; 0 uses a stream."""
+    """Calls at a time of each tracker; 0 uses a stream."""
+    tracker_count: int = 1
 
     @property
     def count(self) -> int:
@@ -98,20 +101,33 @@ async def _measured(run: Run, service: Served, load: Load) -> list[Reading]:
 
 
 async def repeat(service: Served, load: Load) -> Reading:
-    """Add to a new tracker, verify what it has, delete it, and return the reading of the adds."""
-    async with await service.client.open_tracker(TOPIC, next(_subscriptions)) as session:
-        added: list[int] = []
+    """Add to new trackers, verify what they have, delete them, and return the reading of the adds."""
+    added: list[int] = []
+    async with AsyncExitStack() as stack:
+        sessions = [
+            await stack.enter_async_context(await service.client.open_tracker(TOPIC, next(_subscriptions)))
+            for _ in range(load.tracker_count)
+        ]
+        parts = [load.parts[number :: load.tracker_count] for number in range(load.tracker_count)]
         with service.stopwatch() as watch:
-            if load.in_flight:
-                await at_a_time(load.in_flight, _adder(session, added.append), load.parts)
-            else:
-                added += [answer.added_count async for answer in session.add_stream(_stream(load.parts))]
-        require(load.what, sum(added) == load.count == (await session.stats()).pending_count)
-        asked = load.parts[len(load.parts) // 2]
-        require(load.what, all(await session.contains(asked.ledger_id, asked.entry_id)))
-        require(load.what, not any(await session.contains(asked.ledger_id, asked.entry_id + np.int64(2**31))))
-        await session.delete()
+            await asyncio.gather(
+                *(_add_all(session, own, load.in_flight, added) for session, own in zip(sessions, parts, strict=True))
+            )
+        pending = [(await session.stats()).pending_count for session in sessions]
+        require(load.what, sum(added) == load.count and pending == [sum(map(len, own)) for own in parts])
+        for session, own in zip(sessions, parts, strict=True):
+            asked = own[len(own) // 2]
+            require(load.what, all(await session.contains(asked.ledger_id, asked.entry_id)))
+            require(load.what, not any(await session.contains(asked.ledger_id, asked.entry_id + np.int64(2**31))))
+            await session.delete()
     return watch.reading
+
+
+async def _add_all(session: TrackerSession, parts: list[IndexColumns], in_flight: int, added: list[int]) -> None:
+    if in_flight:
+        await at_a_time(in_flight, _adder(session, added.append), parts)
+    else:
+        added += [answer.added_count async for answer in session.add_stream(_stream(parts))]
 
 
 def _adder(session: TrackerSession, note: Callable[[int], None]):

@@ -67,9 +67,7 @@ async def life(clock):
     yield life
     life.log.open_gates()
     life.faulty.plan = FaultPlan()
-    closing = asyncio.create_task(life.writer.close())
-    await elapse(clock, 10_000)
-    await closing
+    await life.writer.close()
 
 
 async def test_trackers_share_a_commit_and_what_comes_meanwhile_the_next(life):
@@ -195,16 +193,22 @@ async def test_a_full_log_and_too_much_that_waits_are_refused(life, clock):
 
 
 async def test_acknowledgements_wait_for_a_window_that_is_full_by_count(life):
-    """At the limit they begin a commit and wait for it."""
+    """From half of the limit on a commit is being written, and at the limit they wait for it."""
     tracker = await life.tracker()
     gate = life.log.before["append"] = Gate()
-    life.add(tracker, removed(9))
-    await life.writer.wait_for_window()
+    life.add(tracker, removed(4))
+    await settle()
     assert not gate.held_count  # nobody waits for consumed positions
+    life.add(tracker, removed(1))
+    await life.writer.wait_for_window()
+    await settle()
+    assert gate.held_count == 1
+    life.add(tracker, removed(4))
+    await life.writer.wait_for_window()
     life.add(tracker, removed(1))
     waiting = asyncio.create_task(life.writer.wait_for_window())
     await settle()
-    assert (gate.held_count, waiting.done(), life.writer.unwritten_removed_count) == (1, False, 10)
+    assert (waiting.done(), life.writer.unwritten_removed_count) == (False, 10)
     gate.open()
     await waiting
     assert life.writer.unwritten_removed_count == 0
@@ -259,3 +263,15 @@ async def test_a_close_writes_what_waits_once(life):
     await life.writer.close()
     assert life.log.calls.count("append") == 1
     assert await life.numbers() == []
+
+
+async def test_a_close_ends_the_pause_after_a_failed_commit(life):
+    """It tries once more at once, however long the pause would be."""
+    tracker = await life.tracker()
+    life.faulty.plan = DOWN
+    life.add(tracker, removed(3))
+    life.writer.write_now()
+    await settle()
+    life.faulty.plan = FaultPlan()
+    await life.writer.close()
+    assert await life.numbers() == [1]

@@ -59,20 +59,40 @@ def append(connection: sqlite3.Connection, part: LogAppend, *, writer: str) -> N
         SnapshotConflict: as :func:`own`.
         InvalidInput: the part begins above the next number.
     """
-    last_number = own(connection, part.topic, part.cursor, epoch=part.epoch, writer=writer, after=part.first_number - 1)
-    require_no_gap(part, last_number)
-    records = part.records[last_number + 1 - part.first_number :]
-    if not records:
-        return
-    (tracker_id,) = connection.execute(
-        "UPDATE trackers SET last_number = last_number + ?, record_bytes = record_bytes + ? "
-        "WHERE topic = ? AND cursor = ? RETURNING tracker_id",
-        (len(records), sum(map(len, records)), part.topic, part.cursor),
-    ).fetchone()
+    first_number, records = part.first_number, part.records
+    tracker_id = _advance(connection, part, writer, first_number, records)
+    if tracker_id is None:  # the first append of an owner, or one that is repeated or refused
+        last_number = own(connection, part.topic, part.cursor, epoch=part.epoch, writer=writer, after=first_number - 1)
+        require_no_gap(part, last_number)
+        first_number, records = last_number + 1, records[last_number + 1 - first_number :]
+        if not records:
+            return
+        tracker_id = _advance(connection, part, writer, first_number, records)
+        assert tracker_id is not None
     connection.executemany(
         "INSERT INTO records (tracker_id, first_number, count, crc32c, payload) VALUES (?, ?, ?, ?, ?)",
-        _rows(tracker_id, last_number + 1, records),
+        _rows(tracker_id, first_number, records),
     )
+
+
+def _advance(
+    connection: sqlite3.Connection, part: LogAppend, writer: str, first_number: int, records: Sequence[bytes]
+) -> int | None:
+    """Record the number of the last of the records; return the tracker's id, or None if something else is on record."""
+    row = connection.execute(
+        "UPDATE trackers SET last_number = ?, record_bytes = record_bytes + ? "
+        "WHERE topic = ? AND cursor = ? AND epoch = ? AND ? IN (writer, '') AND last_number = ? RETURNING tracker_id",
+        (
+            first_number + len(records) - 1,
+            sum(map(len, records)),
+            part.topic,
+            part.cursor,
+            part.epoch,
+            writer,
+            first_number - 1,
+        ),
+    ).fetchone()
+    return None if row is None else int(row[0])
 
 
 def cut(connection: sqlite3.Connection, topic: str, cursor: str, through: int) -> None:

@@ -4,8 +4,10 @@
 """
 # ruff: noqa: N802  # methods are named as the API names them
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from delayed_tracker.core.values.columns import BEFORE_ALL
 from delayed_tracker.core.values.errors import InvalidInput
@@ -33,6 +35,18 @@ from delayed_tracker.wire.message_columns import POLLED_COLUMNS
 
 ImportRequests: TypeAlias = AsyncIterator[tracker_pb2.ImportSnapshotsRequest]
 AddRequests: TypeAlias = AsyncIterator[Columned[tracker_pb2.AddMessagesRequest]]
+
+STREAM_UNANSWERED_MAX: Final = 8
+"""Requests of a stream that are added and not answered, at most. No further one is read meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _AddedRequest:
+    """Answer to a request of a stream, which is sent when the change with this number is durable."""
+
+    host: TrackerHost
+    number: int
+    answer: tracker_pb2.AddMessagesResponse
 
 
 class TrackerServicer(InspectionServicer):
@@ -217,19 +231,39 @@ class TrackerServicer(InspectionServicer):
         return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted.position_count)
 
     async def AddMessagesStream(self, requests: AddRequests, context: Context) -> None:
-        """See tracker.proto. Requests are read one at a time, so that a slow answer slows its sender down."""
+        """See tracker.proto. A few requests are read ahead of the answers, so that they share commits of the add log."""
+        room = asyncio.Semaphore(STREAM_UNANSWERED_MAX - 1)
+        added: asyncio.Queue[_AddedRequest | None] = asyncio.Queue()
+        reading = asyncio.create_task(self._add_all(requests, room, added))
+        try:
+            while (each := await added.get()) is not None:
+                await each.host.until_durable(each.number)
+                await context.write(tracker_pb2.AddMessagesStreamResponse(added=each.answer))
+                room.release()
+            await reading
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+
+    async def _add_all(
+        self, requests: AddRequests, room: asyncio.Semaphore, added: "asyncio.Queue[_AddedRequest | None]"
+    ) -> None:
+        """Add the messages of each request of a stream. ``added`` gets each of them, and None at the end or an error."""
         first: tracker_pb2.AddMessagesRequest | None = None
-        async for columned in self._registry.calls.requests_until_stopping(requests):
-            first = first or columned.head
-            request = _completed(columned.head, first)
-            await self._registry.calls.iteration_budget.take(columned.row_count)
-            await self._until_room(request, columned.columns)
-            host = await self._loaded_host(request)
-            answer = self._added(host, request, columned.columns)
-            await host.until_durable()
-            await context.write(tracker_pb2.AddMessagesStreamResponse(added=answer))
-            # The next request is read only when there may be room for it.
-            await self._until_room(first)
+        try:
+            async for columned in self._registry.calls.requests_until_stopping(requests):
+                first = first or columned.head
+                request = _completed(columned.head, first)
+                await self._registry.calls.iteration_budget.take(columned.row_count)
+                await self._until_room(request, columned.columns)
+                host = await self._loaded_host(request)
+                answer = self._added(host, request, columned.columns)
+                added.put_nowait(_AddedRequest(host, host.waited_number, answer))
+                # The next request is read only when there may be room for it, and for its answer.
+                await self._until_room(first)
+                await room.acquire()
+        finally:
+            added.put_nowait(None)
 
     async def _until_room(
         self, request: tracker_pb2.AddMessagesRequest, columns: Sequence[bytes] | None = None

@@ -1,7 +1,7 @@
 """Writes the changes of all trackers to the add log: one commit after the other, each for every tracker that waits.
 
 While a commit is being written, the next one fills. A change that a caller waits for is written at once. Consumed
-positions, for which nobody waits, are written with it, or when the consumption window is half over.
+positions, for which nobody waits, are written with it, or when the consumption window is half over or half full.
 
 If a commit fails, its outcome is unknown: the callers get StorageUnavailable and repeat their calls, and the same
 records are written again, after a pause, until they are durable. After a failed fsync nothing is written any more.
@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from delayed_tracker.core.values.changes import Change, Removed
-from delayed_tracker.service.clock import Clock, Timer, pause
+from delayed_tracker.service.clock import Clock, Timer
 from delayed_tracker.service.errors import Overloaded, TrackerKey
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.tracker_log import TrackerLog
@@ -82,6 +82,8 @@ class LogWriter:
         """The same of the commit that is being written."""
         self._window_waiters: list[asyncio.Future[None]] = []
         self._closing = False
+        self._try_again = asyncio.Event()
+        """Set when the pause after a failed commit is over."""
         self.committed: Callable[[TrackerLog], None] = lambda _log: None
         """Called for each tracker whose records became durable."""
 
@@ -153,6 +155,9 @@ class LogWriter:
                 self.unwritten_removed_count += removed_count
                 self._begin_window()
         self._waiting[tracker] = None
+        if 2 * self.unwritten_removed_count >= self.limits.consumption_window_positions:
+            # Acknowledgements fill the other half meanwhile, and seldom wait.
+            self.write_now()
 
     def _begin_window(self) -> None:
         if self._window_begun_ms is None:
@@ -194,11 +199,20 @@ class LogWriter:
                 self._failed(error, [tracker for tracker, _, _ in batch])
                 if isinstance(error, LogBroken) or self._closing:
                     return
-                await pause(self._clock, backoff_ms * (0.5 + self._rng.random() / 2))
+                await self._pause(backoff_ms * (0.5 + self._rng.random() / 2))
                 backoff_ms = min(2 * backoff_ms, _BACKOFF_MAX_MS)
                 continue
             backoff_ms = float(self.limits.storage_backoff_ms)
             self._succeeded(batch, set(refused))
+
+    async def _pause(self, delay_ms: float) -> None:
+        """Return after a delay, or when the writer is closed."""
+        self._try_again.clear()
+        timer = self._clock.call_later(delay_ms, self._try_again.set)
+        try:
+            await self._try_again.wait()
+        finally:
+            timer.cancel()
 
     def _batch(self) -> tuple[list[tuple[TrackerLog, int, int]], list[LogAppend]]:
         batch: list[tuple[TrackerLog, int, int]] = []
@@ -284,8 +298,9 @@ class LogWriter:
         self._call_window_waiters()
 
     async def close(self) -> None:
-        """Return when nothing is being written. What could not be written stays unwritten."""
+        """Write what waits, without a pause, and return. What could not be written stays unwritten."""
         self._closing = True
+        self._try_again.set()
         self.write_now()
         if self._task is not None:
             await asyncio.wait([self._task])

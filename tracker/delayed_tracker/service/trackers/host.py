@@ -419,15 +419,22 @@ class TrackerHost:
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 
-    async def until_durable(self) -> None:
+    @property
+    def waited_number(self) -> int:
+        """Number of the last change whose call may be answered only when it is durable; 0 without an add log."""
+        return 0 if self._gate.log is None else self._gate.log.waited_number
+
+    async def until_durable(self, number: int | None = None) -> None:
         """Return when no crash can undo the adds, cancels and new deadlines of before; at once without an add log.
 
+        Args:
+            number: those up to the change with this number; None for all.
         Raises:
             StorageUnavailable, LogBroken: each of them may have an effect or not; repeat it.
             SnapshotConflict: another process owns the tracker.
         """
         if self._gate.log is not None:
-            await self._gate.until_logged(self._gate.log.waited_number)
+            await self._gate.until_logged(self._gate.log.waited_number if number is None else number)
 
     async def wait_for_window(self) -> None:
         """Wait while a crash would hand out as many consumed positions again as it may.
