@@ -182,7 +182,7 @@ class DurableDispatcher(World):
         if host is not self.host:  # a process that has lost the tracker meanwhile; the new owner knows nothing of this
             taken = {Position(ledger, entry) for _, ledger, entry in delivery.indexes}
             for known in (self.delivered, self.acked, self.undone):
-                known |= taken
+                known.update(taken)
             raise PollEnded(KEY, "FENCED")
         return delivery
 
