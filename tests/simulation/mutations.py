@@ -40,19 +40,19 @@ MUTATIONS = (
     Mutation(
         "answer before the commit",
         f"{SERVICE}/trackers/host.py",
-        "            await self._gate.until_logged(self._gate.log.waited_number)\n",
+        "            await self._gate.log.until_durable(self._gate.log.waited_number if number is None else number)\n",
         "            pass\n",
     ),
     Mutation(
         "cut the log before the catalogue contains its records",
-        f"{SERVICE}/trackers/host.py",
+        f"{SERVICE}/trackers/checkpoints.py",
         "            recorded = await self._gate.runner.writer.record_consumed(look)\n",
         "            await self._gate.cut_log(look().mark.number)\n"
         "            recorded = await self._gate.runner.writer.record_consumed(look)\n",
     ),
     Mutation(
         "cut all of the log at a checkpoint",
-        f"{SERVICE}/trackers/host.py",
+        f"{SERVICE}/trackers/checkpoints.py",
         "            mark = LogMark(core.contained_through(), core.offered_through)\n",
         "            mark = LogMark(core.last_change, core.offered_through)\n",
     ),
