@@ -11,6 +11,8 @@ import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 
+import structlog
+
 from tests.simulation.mutations import mutate
 
 STEP_COUNT = 100
@@ -23,6 +25,7 @@ def run_chunk(first, count, step_count):
     """Run histories one after the other; return the seeds that failed with what they print, and what came again."""
     from tests.simulation.history import run_history  # noqa: PLC0415  # a mutation comes before the code is imported
 
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     failures, crash_count, came_again_max = [], 0, 0
     for seed in range(first, first + count):
         try:

@@ -1,29 +1,24 @@
-"""The world with an add log: a dispatcher that offers again only what was not answered, or what its claim leaves out.
+"""The world with an add log: processes that crash and take over from one another, faults of log and storage, operators.
 
-The auditor knows each answered fact. An answered add comes out without being offered again, an answered cancel never
-does, and of the positions that were acknowledged before a crash no more come again than the consumption window allows.
+The dispatcher offers again only what was not answered, or what its claim leaves out (``durable_dispatcher.py``).
 """
 
 import asyncio
-from collections import Counter
 from dataclasses import replace
 
-from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, PositionColumns
-from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.core.values.columns import BEFORE_ALL
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.clock import ManualClock, pause
-from delayed_tracker.service.errors import Fenced, PollEnded
+from delayed_tracker.service.errors import Fenced
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.storage.errors import StorageError
-from delayed_tracker.storage.memory_log import MemoryAddLog
 from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
 from tests.service.harness.shell import KEY, elapse, make_registry, settle
-from tests.simulation.world import CALM, LEASE_MS, World
-
-WINDOW = 4
-BATCH_MAX = 8
+from tests.simulation.durable_dispatcher import BATCH_MAX, WINDOW, DurableDispatcher
+from tests.simulation.recording_log import RecordingLog
+from tests.simulation.world import CALM
 
 
 class SharedByProcesses:
@@ -42,27 +37,13 @@ class SharedByProcesses:
         pass
 
 
-class DurableWorld(World):
+class DurableWorld(DurableDispatcher):
     def __init__(self, seed):
         super().__init__(seed, TrackerKind.BUCKET)
         self.log = FaultyAddLog(
-            MemoryAddLog(), replace(CALM, seed=seed + 1), sleep=lambda seconds: pause(self.clock, seconds * 1_000)
+            RecordingLog(), replace(CALM, seed=seed + 1), sleep=lambda seconds: pause(self.clock, seconds * 1_000)
         )
-        self.claims = self.random.random() < 0.5
-        """True if the dispatcher sends claims and offers again what lies above the claim; else it never does."""
-        self.answered = set()  # offered, and the answer has arrived
-        self.once_answered = set()
-        self.close_count = 0
-        self.in_order = {}  # lease id -> what it handed out, in that order
         self.fenced = []  # processes that have lost the tracker to another one, with their host and epoch
-        self.offer_counts = Counter()
-        self.offer_number, self.last_offer = 0, {}
-        self.move_count, self.last_move = 0, {}
-        self.cancelled = set()
-        self.calls = set()  # tasks of calls that wait for their answers
-        self.came_again = set()  # acknowledged positions that came again since the last crash
-        self.in_doubt = set()  # their cancel has no answer: the dispatcher no longer sends them
-        self.came_again_max = 0
         self.service_limits = ServiceLimits(
             leased_positions_max=60,
             consumption_window_positions=WINDOW,
@@ -94,12 +75,21 @@ class DurableWorld(World):
 
     async def take_over(self):
         """Let another process open the tracker. The first one does not know, and goes on until it is fenced."""
+        if self.random.random() < 0.5:
+            await self.lose_answers_of_stores()
         self.note("take over")
         self.fenced.append((self.registry, self.host, self.epoch))
         self.count_effects()
-        self.close_count += 1
         self.came_again.clear()
         await self.start()
+        self.lose_unwritten()
+
+    async def lose_answers_of_stores(self):
+        """Let the owner store buckets without an answer: it repeats that when another process has found them."""
+        self.storage.plan = replace(CALM, seed=self.seed, error_after=0.5)
+        if self.host.state is HostState.READY:
+            self.host.seal_open_buckets()
+        await elapse(self.clock, self.random.choice((0, 30, 300)))
 
     def offer_to_fenced(self):
         """Offer to the process that lost the tracker: it must not answer, unless the new owner has what it answered."""
@@ -128,17 +118,9 @@ class DurableWorld(World):
             again |= {position for position in self.deadlines if position > opened.offered_through}
         self.offer_in_batches(sorted(again - self.acked))
 
-    async def loaded(self):
-        """Bring the tracker back into memory if it was idle."""
-        return await self.registry.loaded_host(KEY)
-
     def count_effects(self):
         super().count_effects()
         self.unload_count += self.registry.idle.unload_count
-
-    def offer_in_batches(self, positions):
-        for start in range(0, len(positions), 7):
-            self.offer(positions[start : start + 7])
 
     def calm_down(self):
         for faulty in (self.storage, self.log):
@@ -148,6 +130,8 @@ class DurableWorld(World):
         self.note("crash", self.registry.log.unwritten_removed_count)
         self.crash_count += 1
         self.count_effects()
+        self.check_consumption()
+        self.lose_unwritten()
         for registry in [self.registry, *(registry for registry, _, _ in self.fenced)]:
             for host in registry.hosts():
                 host._gate.state = HostState.CLOSED
@@ -163,208 +147,15 @@ class DurableWorld(World):
         self.fenced.clear()
         await self.start()
 
-    # -- the dispatcher ----------------------------------------------------------------------------------------------
+    async def crash_before_the_log(self):
+        """Crash while the log may not have what has left the storage already."""
+        self.calm_down()
+        self.log.plan = replace(self.log.plan, latency_ms=self.random.choice((5, 600, 5_000)))
+        self.move_a_bucket()
+        await elapse(self.clock, self.random.choice((1, 40, 600)))
+        await self.crash()
 
-    def call(self, work, *args):
-        task = asyncio.create_task(self._answered(work, *args))
-        self.calls.add(task)
-        task.add_done_callback(self.calls.discard)
-
-    async def _answered(self, work, *args):
-        try:
-            await work(*args)
-        except AssertionError as error:
-            self.failures.append(error)
-        except DelayedTrackerError as error:
-            self.note("refused", error.reason)
-
-    def offer(self, positions):
-        self.call(self._offer, list(positions))
-
-    async def _offer(self, positions):
-        await self._offer_to(self.registry, self.epoch, positions)
-
-    async def _offer_to(self, registry, epoch, positions):
-        host = await registry.loaded_host(KEY)
-        claim = self.claim() if self.claims else None
-        self.offer_number += 1
-        number = self.offer_number
-        self.last_offer.update(dict.fromkeys(positions, number))
-        self.answered.difference_update(positions)
-        self.offer_counts.update(positions)
-        rows = [(self.deadlines[position], *position) for position in positions]
-        cutoff_ms = self.limits.cutoff_ms(self.clock.now_ms())
-        outcome = host.add(epoch, IndexColumns.of(rows), offered_through=claim)
-        await host.until_durable()
-        due = [positions[offset] for offset in outcome.due]
-        self.note("offered", len(rows), outcome.added_count, len(due))
-        for position in due:
-            assert self.deadlines[position] <= cutoff_ms, f"{position} is called due too early"
-            self.delivered.add(position)
-            self.acked.add(position)
-        # A later offer of the same position may have another outcome, and its answer is still to come.
-        self.answered.update(position for position in positions if self.last_offer[position] == number)
-        self.once_answered.update(positions)
-
-    def claim(self):
-        """Return the last position of the contiguous prefix of answered offers."""
-        claimed = None
-        for position in sorted(self.deadlines):
-            if position not in self.answered and position not in self.acked:
-                break
-            claimed = position
-        return claimed
-
-    def offer_again(self):
-        self.offer_in_batches(
-            sorted(position for position in self.deadlines if position not in self.answered | self.acked)[:14]
-        )
-
-    def check_contains(self, positions):
-        if self.host.state is not HostState.READY:
-            return
-        super().check_contains([position for position in positions if position in self.answered])
-
-    def take(self, delivery):
-        taken = super().take(delivery)
-        assert len(self.came_again) <= WINDOW + BATCH_MAX, f"{len(self.came_again)} positions came again"
-        self.came_again_max = max(self.came_again_max, len(self.came_again))
-        if taken and delivery.lease_id:
-            self.in_order[delivery.lease_id] = taken
-        return taken
-
-    def check_not_consumed(self, position):
-        """Count what comes again: a crash may have undone an acknowledgement or a mark-delete position."""
-        assert position not in self.cancelled, f"{position} was cancelled"
-        # An offer that is repeated may come after the hand-out of the first.
-        if position in self.acked and position not in self.in_doubt and self.offer_counts[position] == 1:
-            assert self.crash_count or self.close_count, f"{position} was acknowledged, and there was no crash"
-            self.came_again.add(position)
-
-    async def poll(self):
-        hand_off = self.random.random() < 0.2
-        poll = self._hand_off if hand_off else self._poll
-        task = asyncio.create_task(
-            poll(
-                self.epoch,
-                max_count=self.random.randrange(1, BATCH_MAX),
-                wait_ms=self.random.choice((0, 0, 1_000)),
-                lease_ms=0 if hand_off else LEASE_MS,
-            )
-        )
-        task.add_done_callback(self._polled)
-        self.polls.append(task)
-        if self.random.random() < 0.1:
-            await asyncio.sleep(0)
-            task.cancel()
-        await settle()
-
-    async def _poll(self, epoch, **terms):
-        try:
-            host = await self.loaded()
-        except StorageError as error:
-            raise PollEnded(KEY, error.reason) from error
-        return await host.poll(epoch, **terms)
-
-    async def _hand_off(self, epoch, **terms):
-        try:
-            host = await self.loaded()
-        except StorageError as error:
-            raise PollEnded(KEY, error.reason) from error
-        await host.wait_for_window()
-        return await host.poll(epoch, **terms)
-
-    def settle_lease(self):
-        if not self.leases:
-            return
-        lease_id = self.random.choice(sorted(self.leases))
-        _, positions = self.leases[lease_id]
-        chosen = sorted(position for position in positions if self.random.random() < 0.7)
-        if self.random.random() < 0.4:
-            # The whole lease, in the order of the hand-out, as most dispatchers acknowledge.
-            chosen = [position for position in self.in_order.get(lease_id, ()) if position in positions]
-        positions -= set(chosen)
-        if not positions:
-            del self.leases[lease_id]
-        if self.random.random() < 0.6:
-            self.call(self._ack, lease_id, chosen)
-        else:
-            later = self.clock.now_ms() + self.random.randrange(5_000) if self.random.random() < 0.5 else None
-            self.call(self._nack, lease_id, chosen, later)
-
-    async def _ack(self, lease_id, chosen):
-        epoch, host = self.epoch, await self.loaded()
-        await host.wait_for_window()
-        outcome = host.ack(epoch, lease_id, PositionColumns.of(chosen))
-        stale = {chosen[offset] for offset in outcome.stale}
-        self.acked.update(set(chosen) - stale)
-        self.note("acked", len(chosen), outcome.changed_count)
-
-    async def _nack(self, lease_id, chosen, later):
-        epoch, host = self.epoch, await self.loaded()
-        outcome = host.nack(epoch, lease_id, PositionColumns.of(chosen), deliver_at_ms=later)
-        if later is None:
-            return
-        unchanged = {chosen[offset] for offset in (*outcome.stale, *outcome.unknown)}
-        await self._moved(dict.fromkeys([position for position in chosen if position not in unchanged], later))
-        self.note("nacked", len(chosen), outcome.changed_count, later)
-
-    def slip(self):
-        if self.host.state is HostState.READY:
-            super().slip()
-
-    def advance_mark_delete(self):
-        self.call(self._advance_mark_delete)
-
-    async def _advance_mark_delete(self):
-        await self.loaded()
-        super().advance_mark_delete()
-
-    def reschedule(self):
-        """Give neighbours another deadline: with luck, all that is left of a bucket."""
-        unacked = sorted(self.answered - self.acked)
-        start = self.random.randrange(max(1, len(unacked)))
-        self.call(self._reschedule, unacked[start : start + self.random.randrange(1, 13)])
-
-    async def _reschedule(self, chosen):
-        epoch, host = self.epoch, await self.loaded()
-        rows = [(self.deadlines[position] + self.random.randrange(5_000), *position) for position in chosen]
-        outcome = host.reschedule(epoch, IndexColumns.of(rows))
-        unchanged = {chosen[offset] for offset in (*outcome.leased, *outcome.unknown)}
-        moved = {position: row[0] for position, row in zip(chosen, rows, strict=True) if position not in unchanged}
-        await self._moved(moved)
-        self.note("rescheduled", len(chosen), outcome.rescheduled_count)
-
-    async def _moved(self, moved):
-        """Wait until new deadlines are durable; until then, a crash may bring the old ones back."""
-        self.move_count += 1
-        number = self.move_count
-        for position, later in moved.items():
-            before = self.not_before.get(position, self.deadlines[position])
-            self.not_before[position] = min(later, before)
-            self.last_move[position] = number
-        await self.host.until_durable()
-        for position, later in moved.items():
-            if self.last_move[position] == number:
-                self.not_before[position] = later
-
-    def cancel(self):
-        free = sorted(self.answered - self.acked)
-        if free:
-            self.call(self._cancel, self.random.sample(free, min(4, len(free))))
-
-    async def _cancel(self, chosen):
-        epoch, host = self.epoch, await self.loaded()
-        outcome = host.cancel(epoch, PositionColumns.of(chosen))
-        kept = {chosen[offset] for offset in (*outcome.leased, *outcome.unknown)}
-        gone = set(chosen) - kept
-        self.acked.update(gone)  # the dispatcher acknowledges it in its cursor, too
-        self.delivered.update(gone)
-        self.in_doubt.update(gone)
-        await host.until_durable()
-        self.in_doubt.difference_update(gone)
-        self.cancelled.update(gone)
-        self.note("cancelled", len(gone))
+    # -- operators -----------------------------------------------------------------------------------------------------
 
     async def clear(self):
         self.note("clear")
@@ -374,6 +165,7 @@ class DurableWorld(World):
         self.leases.clear()
         self.handed_out.clear()
         self.not_before.clear()
+        self.lose_unwritten()
         self.cleared = set(self.deadlines)
         self.acked.update(self.cleared)
         self.answered.update(self.cleared)
@@ -410,6 +202,7 @@ class DurableWorld(World):
         self.once_answered &= below
         self.acked, self.delivered, self.answered, self.cleared = (set(below) for _ in range(4))
         self.cancelled.clear()
+        self.undone.clear()
         self.in_doubt.clear()
         self.not_before.clear()
         self.came_again.clear()
@@ -428,10 +221,10 @@ class DurableWorld(World):
 
     async def close_and_open(self):
         self.note("close")
-        # If the log cannot be written now, the end of the process is as a crash.
-        self.close_count += 1
         self.came_again.clear()
         await self._finished(self.registry.close_tracker(KEY, self.epoch))
+        # If the log could not be written, the end of the process is as a crash.
+        self.lose_unwritten()
         await self.open()
 
     def change_weather(self):
@@ -450,8 +243,12 @@ class DurableWorld(World):
             self.cancel()
         if self.random.random() < 0.02:
             self.offer_to_fenced()
+        if self.random.random() < 0.02:
+            self.move_a_bucket()
         if self.random.random() < 0.01:
             await self.take_over()
+        if self.random.random() < 0.01:
+            await self.crash_before_the_log()
         if self.random.random() < 0.006:
             await self.reset()
         # A crash comes at any await: between two turns of the event loop.
@@ -463,9 +260,23 @@ class DurableWorld(World):
 
     def audit(self):
         super().audit()
+        self.check_consumption()
+        self.check_nothing_lost()
         log = self.registry.log
         assert log.pending_bytes >= 0
         assert log.log_bytes >= 0
+
+    def check_consumption(self):
+        """Check that what is acknowledged and not on record waits to be written, and is no more than the window allows."""
+        missing, waiting = self.not_on_record(), self.registry.log.unwritten_removed_count
+        assert len(missing) <= waiting, f"{len(missing)} positions are not on record, {waiting} wait: {sorted(missing)}"
+        assert len(missing) < WINDOW + BATCH_MAX, f"a crash would hand out {len(missing)} positions again"
+
+    def check_nothing_lost(self):
+        """Check that nothing is reported as lost: neither storage nor log has lost anything."""
+        counters = self.registry.counters
+        lost = (counters.snapshots_missing, counters.snapshots_corrupt, counters.log_records_corrupt)
+        assert lost == (0, 0, 0), f"snapshots missing and corrupt, records lost: {lost}"
 
     async def end(self):
         self.log.plan = replace(CALM, seed=self.seed)

@@ -3,8 +3,6 @@
 import asyncio
 import selectors
 
-import structlog
-
 from tests.simulation.durable_world import DurableWorld
 
 STEP_COUNT = 100
@@ -47,6 +45,5 @@ async def live(world, step_count):
 
 def run_history(seed, step_count=STEP_COUNT):
     """Run one history in an event loop of its own; return its world."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with asyncio.Runner(loop_factory=HistoryLoop) as runner:
         return runner.run(live(DurableWorld(seed), step_count))

@@ -1,4 +1,4 @@
-"""Defects put into the code as it is imported, one at a time: the simulation must find each of them.
+"""Defects put into the code, one at a time, as it is imported or around its functions: the simulation must find each.
 
 ``python -m tests.simulation.mutations`` tries all of them and prints how many seeds each took.
 """
@@ -10,6 +10,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import wraps
 from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 
@@ -29,6 +30,81 @@ class Mutation:
     passage: str
     instead: str
 
+    def put_in(self):
+        sys.meta_path.insert(0, MutatingFinder(self))
+
+    @property
+    def count(self):
+        """Number of places that it changes: 1, or it no longer fits the code."""
+        return (ROOT / self.path).read_text().count(self.passage)
+
+
+@dataclass(frozen=True)
+class Unlogged:
+    """Verbs of the core whose changes of one kind are not noted for the log."""
+
+    name: str
+    verbs: tuple[str, ...]
+    change: str
+
+    def put_in(self):
+        core, state, kind = self._found()
+        note, within = state.note, []
+
+        def noted(self, change):
+            if not (within and isinstance(change, kind)):
+                note(self, change)
+
+        def unlogged(verb):
+            @wraps(verb)
+            def run(*args, **kwargs):
+                within.append(verb)
+                try:
+                    return verb(*args, **kwargs)
+                finally:
+                    within.pop()
+
+            return run
+
+        state.note = noted
+        for name in self.verbs:
+            setattr(core, name, unlogged(getattr(core, name)))
+
+    @property
+    def count(self):
+        core, _, kind = self._found()
+        return int(isinstance(kind, type) and all(callable(getattr(core, name, None)) for name in self.verbs))
+
+    def _found(self):
+        # Imported here: passages are changed before the code is imported.
+        from delayed_tracker.core.core import TrackerCore  # noqa: PLC0415
+        from delayed_tracker.core.engine.state import TrackerState  # noqa: PLC0415
+        from delayed_tracker.core.values import changes  # noqa: PLC0415
+
+        return TrackerCore, TrackerState, getattr(changes, self.change, None)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Calls that do not wait for the log."""
+
+    name: str
+
+    def put_in(self):
+        async def at_once(_self, _number=None):
+            pass
+
+        self._host().until_durable = at_once
+
+    @property
+    def count(self):
+        return int(hasattr(self._host(), "until_durable"))
+
+    def _host(self):
+        from delayed_tracker.service.trackers.host import TrackerHost  # noqa: PLC0415
+
+        return TrackerHost
+
 
 MUTATIONS = (
     Mutation(
@@ -37,12 +113,7 @@ MUTATIONS = (
         "    if epoch < epoch_now:\n",
         "    if epoch < 0:\n",
     ),
-    Mutation(
-        "answer before the commit",
-        f"{SERVICE}/trackers/host.py",
-        "            await self._gate.log.until_durable(self._gate.log.waited_number if number is None else number)\n",
-        "            pass\n",
-    ),
+    Answered("answer before the commit"),
     Mutation(
         "cut the log before the catalogue contains its records",
         f"{SERVICE}/trackers/checkpoints.py",
@@ -73,8 +144,8 @@ MUTATIONS = (
     Mutation(
         "record consumed positions that the log does not have yet",
         f"{SERVICE}/storage/snapshot_writer.py",
-        "                await self._results.until_logged()\n                known",
-        "                known",
+        "                await self._results.until_logged()\n                if self.undoing",
+        "                if self.undoing",
     ),
     Mutation(
         "delete the snapshots of a fenced writer although the catalogue names them",
@@ -100,36 +171,11 @@ MUTATIONS = (
         "        void_through = 0 if extent is None else max(extent.last_number, state.log_mark.number)\n",
         "        void_through = 0\n",
     ),
-    Mutation(
-        "do not log a cancel or a late acknowledgement",
-        f"{CORE}/engine/removing.py",
-        "    state.note(Removed(positions))\n    state.leases.ended.forget(",
-        "    state.leases.ended.forget(",
-    ),
-    Mutation(
-        "do not log an acknowledgement",
-        f"{CORE}/engine/removing.py",
-        "        state.note(Removed(positions.take(held)))\n",
-        "",
-    ),
-    Mutation(
-        "do not log a hand-off",
-        f"{CORE}/engine/handing_out.py",
-        "    state.note(Removed(indexes.positions))\n",
-        "",
-    ),
-    Mutation(
-        "do not log a new deadline",
-        f"{CORE}/engine/rescheduling.py",
-        "    state.note(Rescheduled(moved))\n",
-        "",
-    ),
-    Mutation(
-        "do not log a position that is answered as due",
-        f"{CORE}/engine/adding.py",
-        "        state.note(Removed(indexes.take(refused).positions))\n",
-        "",
-    ),
+    Unlogged("do not log a cancel", ("cancel",), "Removed"),
+    Unlogged("do not log an acknowledgement", ("ack", "ack_leases"), "Removed"),
+    Unlogged("do not log a hand-off", ("pop_due",), "Removed"),
+    Unlogged("do not log a new deadline", ("reschedule", "nack"), "Rescheduled"),
+    Unlogged("do not log a position that is answered as due", ("add",), "Removed"),
     Mutation(
         "forget that late positions are in memory only",
         f"{CORE}/engine/lifecycle.py",
@@ -232,8 +278,8 @@ class MutatingFinder(PathFinder):
 
 
 def mutate(number):
-    """Let this process import the code with one defect; before anything of the code is imported."""
-    sys.meta_path.insert(0, MutatingFinder(MUTATIONS[number]))
+    """Let this process run the code with one defect; before anything of the code is imported."""
+    MUTATIONS[number].put_in()
 
 
 def seeds_taken(mutation, seeds_max=SEEDS_MAX):

@@ -2,26 +2,21 @@
 
 import pytest
 
-from tests.simulation.durable_world import DurableWorld
-from tests.simulation.history import live
+from tests.simulation.history import run_history
 from tests.simulation.mutations import MUTATIONS, seeds_taken
-
-
-async def _run(seed, step_count=100):
-    return await live(DurableWorld(seed), step_count)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(8, 200))])
-async def test_nothing_that_was_answered_is_lost(seed):
+def test_nothing_that_was_answered_is_lost(seed):
     """Through crashes at any await, lost answers, takeovers, resets and faults of log and storage."""
-    await _run(seed)
+    run_history(seed)
 
 
 @pytest.mark.slow
-async def test_histories_meet_what_they_are_for():
+def test_histories_meet_what_they_are_for():
     """Histories contain crashes, takeovers, resets, cancels, new deadlines, checkpoints and what comes again."""
-    worlds = [await _run(seed) for seed in range(300, 312)]
+    worlds = [run_history(seed) for seed in range(300, 312)]
     events = [event[1] for world in worlds for event in world.trace]
     for name in ("crash", "take over", "reset", "cancelled", "rescheduled", "nacked", "imported", "clear", "close"):
         assert events.count(name) > 1, name
@@ -30,12 +25,18 @@ async def test_histories_meet_what_they_are_for():
 
 
 @pytest.mark.slow
-async def test_one_seed_is_one_history():
+def test_one_seed_is_one_history():
     """The same seed gives the same trace, the same clock and the same next random number."""
-    first, second = await _run(11), await _run(11)
+    first, second = run_history(11), run_history(11)
     assert first.trace == second.trace
     assert first.clock.now_ms() == second.clock.now_ms()
     assert first.random.random() == second.random.random()
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_each_defect_fits_the_code(mutation):
+    """The passage that a defect changes is in the code once, and the functions that it wraps are there."""
+    assert mutation.count == 1
 
 
 @pytest.mark.slow

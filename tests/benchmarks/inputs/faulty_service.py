@@ -1,8 +1,9 @@
-"""Trackers over SQLite whose snapshot storage fails when it is told to: a process of its own, with the add log.
+"""Trackers over SQLite whose snapshot storage or add log fails when it is told to: a process of its own.
 
 python -m tests.benchmarks.inputs.faulty_service PATH
 
-It prints its address. Each line of stdin is a plan of faults as JSON (fields of ``FaultPlan``), in force from then on.
+It prints its address. Each line of stdin is a JSON object with the plans of faults (fields of ``FaultPlan``) of ``storage``
+and of ``log``, in force from then on; one that is left out has no faults.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.add_log_registry import open_add_log
 from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
+from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
 
 BUCKET = 2_000
 
@@ -30,7 +32,8 @@ async def main(path: str) -> None:
     load_kernels()
     storage = FaultyStorage(open_storage(f"sqlite:{path}"), FaultPlan())
     limits = TrackerLimits(min_index_count_per_bucket=BUCKET, load_indexes_min=256, strict=True)
-    registry = TrackerRegistry(storage, limits, add_log=open_add_log(f"sqlite:{path}"))
+    log = FaultyAddLog(open_add_log(f"sqlite:{path}"), FaultPlan())
+    registry = TrackerRegistry(storage, limits, add_log=log)
     await registry.start()
     server = grpc.aio.server()
     serve_tracker(TrackerServicer(registry), server, registry.calls)
@@ -40,7 +43,8 @@ async def main(path: str) -> None:
     plans = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(plans), sys.stdin)
     async for line in plans:
-        storage.plan = FaultPlan(**json.loads(line))
+        plans_of = json.loads(line)
+        storage.plan, log.plan = (FaultPlan(**plans_of.get(name, {})) for name in ("storage", "log"))
     await server.stop(None)
     await registry.close()
 

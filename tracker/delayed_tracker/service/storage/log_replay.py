@@ -57,15 +57,18 @@ class LogReplay:
         log = self._access.log
         assert log is not None
         core.begin_journal(mark.number, mark.offered_through or BEFORE_ALL)
-        after, read_bytes = mark.number, 0
+        after, read_bytes, found_count = mark.number, 0, 0
         is_last = after >= extent.last_number
         while not is_last:
             read = partial(log.read, *self._key, after=after, bytes_max=PAGE_BYTES)
             page = await self._access.attempt(read, self._counters)
+            found_count += len(page.records) + sum(last - first + 1 for first, last in page.corrupt)
             lost_count += await self._access.offload(_apply, core, page, extent.claims_void_through)
             read_bytes += sum(len(each.record) for each in page.records)
             after, is_last = max([after, *(each.number for each in page.records)]), page.is_last
         core.skip_changes(extent.last_number)  # if the last records cannot be read
+        # Records that were cut although this catalogue does not contain them: it is older than the log.
+        lost_count += max(0, extent.last_number - mark.number - found_count)
         self.lost_count = lost_count
         if lost_count:
             self._counters.log_records_corrupt += lost_count

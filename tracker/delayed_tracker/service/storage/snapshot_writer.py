@@ -111,7 +111,7 @@ def checkpointed(entries: Sequence[CatalogueEntry], remaining: Mapping[int, Posi
 class SnapshotWriter(Publication):
     """Publication of an open tracker: with the retries, counters and log lines of the service."""
 
-    __slots__ = ("_access", "_counters", "_key", "_results", "catalogue_lock", "finishing")
+    __slots__ = ("_access", "_counters", "_key", "_marked_through", "_results", "catalogue_lock", "finishing")
 
     def __init__(
         self, key: TrackerKey, access: StorageAccess, *, results: EffectResults, counters: EffectCounters
@@ -125,6 +125,8 @@ class SnapshotWriter(Publication):
         self._access = access
         self._results = results
         self._counters = counters
+        self._marked_through = 0
+        """Number up to which the log may be cut: the highest that the catalogue was given as its mark."""
 
     async def attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         """Perform a storage operation. If the storage is unavailable, repeat it, unless ``finishing`` is set."""
@@ -177,7 +179,11 @@ class SnapshotWriter(Publication):
 
     async def drop(self, bucket_ids: Sequence[int], *, epoch: int, mark: LogMark | None = None) -> None:
         """Remove buckets from the catalogue; with none, record the epoch alone. The caller holds ``catalogue_lock``."""
+        if mark is not None and mark.number < self._marked_through:
+            mark = None  # the deletion is late: a checkpoint has recorded a higher one, and the log was cut
         await self.replace(remove=bucket_ids, add=(), epoch=epoch, mark=mark)
+        if mark is not None:
+            self._marked_through = mark.number
 
     async def exchange(
         self, entries: Sequence[CatalogueEntry], epoch: int, *, void_through: int | None
@@ -223,6 +229,9 @@ class SnapshotWriter(Publication):
                 consumption = look()
                 gone, mark = consumption.gone, consumption.mark
                 await self._results.until_logged()
+                if self.undoing:
+                    # A catalogue that still names what is to be undone does not contain what the mark says.
+                    await self.replace(remove=(), add=(), epoch=self._results.epoch)
                 known = await self._storage.list(*self._tracker)
                 checkpoint = await self._access.offload(checkpointed, known.entries, consumption.remaining)
                 self._counters.summaries_unreadable += len(checkpoint.unreadable)
@@ -238,6 +247,8 @@ class SnapshotWriter(Publication):
                         mark_delete=self._results.mark_delete,
                         mark=mark,
                     )
+                if mark is not None:
+                    self._marked_through = max(self._marked_through, mark.number)
         except StorageError as error:
             self._access.failures.failed(self._key, CHECKPOINT_FAILED, error, retried=False)
             self._counters.checkpoints_failed += 1
