@@ -82,7 +82,7 @@ async def test_a_fence_that_fails_late_leaves_the_tracker_of_the_next_open_alone
     """The late fence of an older open does not affect a tracker that was closed and opened again."""
     epoch = (await registry.open(KEY, owner="here", mark_delete=None)).epoch
     storage.before["replace"] = gate = Gate()
-    stale = asyncio.create_task(registry.host(KEY).claim("late", None))
+    stale = asyncio.create_task(registry.host(KEY).ownership.claim("late", None))
     await settle()
     assert gate.held_count == 1
     del storage.before["replace"]

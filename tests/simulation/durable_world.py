@@ -12,7 +12,7 @@ from delayed_tracker.service.clock import ManualClock, pause
 from delayed_tracker.service.errors import Fenced
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.trackers.gate import HostState
+from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.storage.errors import StorageError
 from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
 from tests.service.harness.shell import KEY, elapse, make_registry, settle

@@ -116,14 +116,14 @@ MUTATIONS = (
     Answered("answer before the commit"),
     Mutation(
         "cut the log before the catalogue contains its records",
-        f"{SERVICE}/trackers/host.py",
+        f"{SERVICE}/trackers/checkpoints.py",
         "            recorded = await self._gate.runner.writer.record_consumed(look)\n",
         "            await self._gate.cut_log(look().mark.number)\n"
         "            recorded = await self._gate.runner.writer.record_consumed(look)\n",
     ),
     Mutation(
         "cut all of the log at a checkpoint",
-        f"{SERVICE}/trackers/host.py",
+        f"{SERVICE}/trackers/checkpoints.py",
         "            mark = LogMark(core.contained_through(), core.offered_through)\n",
         "            mark = LogMark(core.last_change, core.offered_through)\n",
     ),

@@ -16,7 +16,7 @@ from delayed_tracker.service.errors import Fenced, LeasesExhausted, PollEnded, T
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.trackers.gate import HostState
+from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.service.trackers.importing import SnapshotImport
 from delayed_tracker.storage.errors import StorageError
 from delayed_tracker.storage.memory import MemoryStorage

@@ -12,7 +12,7 @@ from delayed_tracker.core.values.columns import IndexColumns, Position
 from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.trackers.gate import HostState
+from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.registry_life import FAR_MS, down, fill, open_tracker, positions_of

@@ -16,7 +16,7 @@ from delayed_tracker.service.queries.histogram import Bars, delivery_histogram
 from delayed_tracker.service.queries.listing import TrackerRow, is_stored, tracker_page
 from delayed_tracker.service.queries.peek import Window, peek
 from delayed_tracker.service.queries.verification import SnapshotVerification
-from delayed_tracker.service.trackers.gate import HostState
+from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.v1 import tracker_pb2, tracker_pb2_grpc

@@ -19,7 +19,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import TrackerKey, TrackerNotOpen
 from delayed_tracker.service.queries.segment_reader import SegmentReader, batch_end
-from delayed_tracker.service.trackers.gate import HostState
+from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.codec.codec import SnapshotMetadata
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported

@@ -12,11 +12,8 @@ An unexpected error (a bug, or no memory) may leave the core half changed. The g
 called again, and nothing of it is recorded. The next open recovers the stored state, as after a crash.
 """
 
-import asyncio
-import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 import structlog
 
@@ -29,56 +26,15 @@ from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvariantViolation
 from delayed_tracker.core.values.instant import Instant, Wakeup
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.errors import Fenced, Recovering, ServiceError, TrackerBroken, TrackerKey, TrackerNotOpen
-from delayed_tracker.service.instruments.instruments import Instruments
-from delayed_tracker.service.instruments.tracker_rows import NO_ROW, TrackerRows
-from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.service.storage.log_writer import LogWriter
+from delayed_tracker.service.instruments.tracker_rows import NO_ROW
+from delayed_tracker.service.storage.durable_changes import DurableChanges
 from delayed_tracker.service.storage.runner import EffectRunner
-from delayed_tracker.service.storage.tracker_log import TrackerLog
-from delayed_tracker.service.trackers.load_room import LoadRoom
-from delayed_tracker.service.trackers.polls import PollLimiter, PollQueue
-from delayed_tracker.service.trackers.timer_queue import TimerQueue
-from delayed_tracker.service.trackers.unstored import UnstoredBound
+from delayed_tracker.service.trackers.catalogue_waits import CatalogueWaits
+from delayed_tracker.service.trackers.components import HostState, SharedComponents
+from delayed_tracker.service.trackers.polls import PollQueue
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
-
-
-class HostState(enum.Enum):
-    """State of a host."""
-
-    RECOVERING = "recovering"
-    READY = "ready"
-    UNLOADED = "unloaded"
-    """Idle: open, under its epoch and owner, with the core not in memory."""
-    CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class SharedComponents:
-    """Components that all trackers of one process share."""
-
-    clock: Clock
-    limits: ServiceLimits
-    access: StorageAccess
-    timers: TimerQueue
-    polls: PollLimiter
-    unstored: UnstoredBound
-    load_room: LoadRoom
-    instruments: Instruments
-    rows: TrackerRows
-    log: LogWriter | None
-    """None if adds are not durable before their bucket is."""
-    log_may_shrink: Callable[[TrackerKey, int], None]
-    """Called when a part of a tracker's records, of so many bytes together, may not be needed any more."""
-    needed: Callable[[TrackerKey], None]
-    """Called when an unloaded tracker falls due."""
-    fenced: Callable[[TrackerKey], None]
-    """Called when the catalogue of an open tracker has an epoch of another process."""
-    broken: Callable[[TrackerKey], None]
-    """Called when the core of an open tracker was given up."""
 
 
 class TrackerGate:
@@ -86,7 +42,6 @@ class TrackerGate:
 
     __slots__ = (
         "_active_at_ms",
-        "_awaiting_durable",
         "_broken",
         "_core",
         "_held_count",
@@ -95,6 +50,7 @@ class TrackerGate:
         "_resting",
         "_shared",
         "_stepped_at_ms",
+        "catalogue_waits",
         "counters",
         "key",
         "log",
@@ -113,11 +69,12 @@ class TrackerGate:
         self.row_place = NO_ROW
         account = shared.rows.admit(self)
         self.counters = account.counters
-        self.log = None if shared.log is None else TrackerLog(key, lambda: self.epoch)
+        self.log = None if shared.log is None else DurableChanges(key, lambda: self.epoch, shared.log)
         """Changes that are on their way to the add log; None if there is none."""
         self.runner = EffectRunner(key, shared.access, shared.limits, results=self, account=account)
         self.polls = PollQueue(shared.clock, shared.polls)
         self.unstored = shared.unstored.share()
+        self.catalogue_waits = CatalogueWaits()
         self._shared = shared
         self._core: TrackerCore | None = None
         self._broken = False
@@ -127,8 +84,6 @@ class TrackerGate:
         self._resting: RestingTracker | None = None
         self._load_share = shared.load_room.budget.share()
         self._replay_told_epoch = 0
-        # A clear waits until its epoch is recorded and these buckets are deleted.
-        self._awaiting_durable: tuple[tuple[int, frozenset[int], asyncio.Future[None]], ...] = ()
 
     # -- opening and closing -----------------------------------------------------------------------------------------
 
@@ -147,7 +102,7 @@ class TrackerGate:
         core, now = self.sound_core, self.now()
         if core is None or self.log is None or self.state is not HostState.READY:
             return False
-        if now.elapsed_ms - self._active_at_ms < idle_ms or self._held_count or self.polls or self._awaiting_durable:
+        if now.elapsed_ms - self._active_at_ms < idle_ms or self._held_count or self.polls or self.catalogue_waits:
             return False
         if self.runner.in_flight_count or self.runner.writer.undoing or self.runner.catalogue_lock.locked():
             return False
@@ -204,9 +159,7 @@ class TrackerGate:
         self.state = HostState.CLOSED
         self._shared.timers.disarm(self)
         self.end_waits(error)
-        for _, _, future in self._awaiting_durable:
-            if not future.done():
-                future.set_exception(error())
+        self.catalogue_waits.end_all(error)
         if (core := self.sound_core) is not None:
             with suppress(TrackerBroken), self.guarded():
                 core.close(self.begin_step())
@@ -220,8 +173,7 @@ class TrackerGate:
         """Release the tracker's row and its parts of the shared memory bounds. The gate is not used afterwards."""
         self._shared.rows.retire(self)
         if self.log is not None:
-            assert self._shared.log is not None
-            self._shared.log.retire(self.log)
+            self.log.retire()
         self._load_share.close()
         self._shared.load_room.notice(self._load_share, self)
         self.unstored.close()
@@ -375,28 +327,12 @@ class TrackerGate:
 
     def _log_changes(self, core: TrackerCore) -> None:
         if self.log is not None and (changes := core.take_changes()):
-            assert self._shared.log is not None
-            self._shared.log.add(self.log, changes, core.last_change)
-
-    async def until_logged(self, number: int | None = None) -> None:
-        """Return when a change, by default the last one made, is durable; at once if there is no add log.
-
-        Raises: see ``LogWriter.until_durable``.
-        """
-        if self.log is not None:
-            assert self._shared.log is not None
-            await self._shared.log.until_durable(self.log, self.log.last_number if number is None else number)
+            self.log.record(changes, core.last_change)
 
     def require_logged(self) -> None:
         """Let the calls that wait for durable changes wait for the last one, too, whatever it is."""
         if self.log is not None:
-            self.log.waited_number = self.log.last_number
-
-    async def cut_log(self, through: int) -> None:
-        """Remove the records up to a number from the add log."""
-        if self.log is not None:
-            assert self._shared.log is not None
-            await self._shared.log.cut(self.log, through)
+            self.log.require_all()
 
     def has_unreported_replay(self, core: TrackerCore) -> bool:
         """Return True if a replay is required and no poll of this epoch has reported it.
@@ -430,25 +366,6 @@ class TrackerGate:
         # There is no caller to receive the error. The next caller gets TrackerNotOpen.
         with suppress(TrackerBroken), self.step() as (core, now):
             core.wake(now)
-
-    # -- waits for durable changes -----------------------------------------------------------------------------------
-
-    async def wait_until_durable(self, epoch: int, deleting: frozenset[int]) -> None:
-        """Wait until the catalogue has this epoch and none of these buckets. Failed deletions are retried meanwhile."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        awaited = (epoch, deleting, future)
-        self._awaiting_durable = (*self._awaiting_durable, awaited)
-        try:
-            await future
-        finally:
-            self._awaiting_durable = tuple(other for other in self._awaiting_durable if other is not awaited)
-
-    def note_durable(self, epoch: int, deleted: Iterable[int]) -> None:
-        """End the waits that this epoch in the catalogue and these deletions satisfy."""
-        # A retried deletion keeps its buckets together, and a later clear takes over the buckets of an earlier one.
-        for awaited, deleting, future in self._awaiting_durable:
-            if awaited <= epoch and deleting.issubset(deleted) and not future.done():
-                future.set_result(None)
 
     # -- results of effects (EffectResults) --------------------------------------------------------------------------
 
@@ -502,9 +419,19 @@ class TrackerGate:
             tracked.update(known.get(source.bucket_id, source.live))
         return tracked
 
+    async def until_logged(self) -> None:
+        """Return when every change is durable; at once if there is no add log."""
+        if self.log is not None:
+            await self.log.until_durable()
+
+    async def cut_log(self, through: int) -> None:
+        """Remove the records up to a number from the add log."""
+        if self.log is not None:
+            await self.log.cut(through)
+
     def catalogue_written(self, effect: DeleteSnapshots) -> None:
         """Note that no crash can restore the buckets: the catalogue does not name them. Their objects may remain."""
-        self.note_durable(effect.epoch, effect.bucket_ids)
+        self.catalogue_waits.note_written(effect.epoch, effect.bucket_ids)
 
     def catalogue_fenced(self, epoch: int) -> None:
         """Handle a refused epoch. If it is the newest of this process, another process owns the tracker."""

@@ -6,12 +6,9 @@ the opening and closing of a tracker.
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
 
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.engine.leases import LeaseAck
-from delayed_tracker.core.rules.recovery import RecoveryPlan
 from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.limits import TrackerKind
@@ -34,63 +31,27 @@ from delayed_tracker.service.errors import (
     ShuttingDown,
     TrackerBroken,
     TrackerKey,
-    TrackerNotOpen,
 )
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight, storing_epochs
-from delayed_tracker.service.storage.snapshot_writer import Consumption
-from delayed_tracker.service.trackers.gate import HostState, SharedComponents, TrackerGate
+from delayed_tracker.service.trackers.checkpoints import Checkpoints
+from delayed_tracker.service.trackers.components import HostState, SharedComponents
+from delayed_tracker.service.trackers.gate import TrackerGate
+from delayed_tracker.service.trackers.ownership import Ownership
+from delayed_tracker.service.trackers.results import Cleared
 from delayed_tracker.service.trackers.unstored import UnstoredShare
-from delayed_tracker.storage.errors import SnapshotConflict
-from delayed_tracker.storage.protocol import CatalogueEntry, LogMark
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Result of an open: the epoch to send with calls, and the position to replay from."""
-
-    epoch: int
-    mark_delete: Position
-    offered_through: Position
-    """The dispatcher's claim; BEFORE_ALL if there is none."""
-    recovered_count: int
-    """Positions recovered by this open; 0 if the tracker was loaded."""
-    bucket_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """Result of a clear: the epoch to send from now on, and the number of positions dropped."""
-
-    epoch: int
-    cleared_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Adopted:
-    """Result of an import: epoch, mark-delete position, and the number of positions tracked now and before."""
-
-    epoch: int
-    mark_delete: Position
-    offered_through: Position
-    """The claim in force; BEFORE_ALL if there is none."""
-    bucket_count: int
-    tracked_count: int
-    replaced_count: int
 
 
 class TrackerHost:
     """A tracker that is open, being recovered or closing."""
 
-    __slots__ = ("_adopting", "_gate", "_recorded", "_shared", "_unclaimed")
+    __slots__ = ("_checkpoints", "_gate", "_shared", "ownership")
 
     def __init__(self, key: TrackerKey, shared: SharedComponents) -> None:
         self._gate = TrackerGate(key, shared)
         self._shared = shared
-        self._unclaimed = True
-        self._adopting = False
-        """True while an import replaces the buckets in the catalogue."""
-        self._recorded: dict[int, int] = {}
-        """Positions that were still tracked, of each stored bucket, when the catalogue learnt of it last."""
+        self.ownership = Ownership(self._gate, shared)
+        """Opens and imports."""
+        self._checkpoints = Checkpoints(self._gate)
 
     @property
     def key(self) -> TrackerKey:
@@ -150,7 +111,7 @@ class TrackerHost:
 
     def is_idle(self, idle_ms: int) -> bool:
         """Return True if nobody has used the tracker for so long, nothing is under way, and nothing falls due soon."""
-        return not self._unclaimed and self._gate.is_idle(idle_ms)
+        return not self.ownership.is_unclaimed and self._gate.is_idle(idle_ms)
 
     @property
     def is_logged(self) -> bool:
@@ -159,7 +120,7 @@ class TrackerHost:
 
     def unload(self) -> None:
         """Drop the core of an idle tracker whose checkpoint is recorded. The tracker stays open."""
-        self._recorded = {}
+        self._checkpoints.forget()
         self._gate.unload()
 
     def bring_back(self, core: TrackerCore, log_bytes: int, *, lost: bool) -> None:
@@ -179,122 +140,6 @@ class TrackerHost:
         """Note that the tracker is being used."""
         self._gate.touch()
 
-    async def claim(self, owner: str, mark_delete: Position | None) -> Opened:
-        """Set the owner, under a new epoch.
-
-        Raises:
-            StorageUnavailable: the new epoch could not be recorded. The old owner is fenced all the same, because the
-                storage may have taken the new epoch.
-            TrackerNotOpen: it was closed meanwhile; recover it again.
-        """
-        recovered_count = 0
-        if self._unclaimed:
-            # The recovery has recorded an epoch that no owner has yet.
-            self._unclaimed = False
-            recovered_count = self._gate.require_core().stats().recovered_count
-        else:
-            with self._gate.held():
-                await self._raise_epoch(owner)
-        self._gate.owner = owner
-        with self._gate.step() as (core, now):
-            if mark_delete is not None:
-                core.advance_mark_delete(mark_delete, now)
-        return Opened(
-            epoch=core.epoch,
-            mark_delete=core.mark_delete,
-            offered_through=core.offered_through,
-            recovered_count=recovered_count,
-            bucket_count=sum(view.bucket_id is not None for view in core.buckets()),
-        )
-
-    async def _raise_epoch(self, owner: str) -> None:
-        async with self._gate.runner.catalogue_lock:
-            access = self._shared.access
-            epoch = 0
-            try:
-                # Once, or again if the last owner has cleared the tracker meanwhile, which also takes an epoch.
-                while epoch <= (core := self._gate.require_core()).epoch:
-                    epoch = core.epoch + 1
-                    fence = partial(
-                        access.storage.replace, *self.key, remove=(), add=(), epoch=epoch, writer=access.writer
-                    )
-                    await access.attempt(fence, self.counters)
-            except SnapshotConflict:
-                if self.state is HostState.READY:
-                    self._shared.fenced(self.key)
-                raise
-            finally:
-                # Also if the storage did not answer: it may have taken the epoch, and then effects of the old epoch
-                # conflict.
-                if self.state is HostState.READY:
-                    with self._gate.step() as (core, now):
-                        core.begin_epoch(max(epoch, core.epoch + 1), now)
-                        self._gate.owner = owner
-                        self._gate.end_waits(lambda: PollEnded(self.key, "FENCED"))
-            self._gate.note_durable(epoch, ())
-
-    async def adopt(
-        self,
-        epoch: int,
-        entries: Sequence[CatalogueEntry],
-        plan: RecoveryPlan,
-        *,
-        owner: str,
-        mark_delete: Position,
-        offered_through: Position = BEFORE_ALL,
-    ) -> Adopted:
-        """Replace every tracked position, also those in memory, by stored snapshots; return when that is durable.
-
-        Waiting polls and leases end, and the old epoch is fenced. On any error, the snapshots are deleted.
-
-        Args:
-            epoch: the epoch under which the snapshots were stored.
-            entries: of the snapshots, which no catalogue names yet. They get seal numbers here, in this order.
-            plan: the recovery plan of the snapshots.
-            owner: the importer, who becomes the owner.
-            mark_delete: the cursor's when the snapshots were made.
-            offered_through: the claim from now on; ignored without an add log, which would keep it.
-        Raises:
-            Fenced, TrackerNotOpen, StorageError: nothing was changed.
-        """
-        writer = self._gate.runner.writer
-        async with self._gate.runner.catalogue_lock:
-            try:
-                core = self._gate.require_core(epoch)
-            except ServiceError:
-                await self.delete_objects([entry.bucket_id for entry in entries])
-                raise
-            # Above the seal numbers of the content that the entries replace.
-            numbered = [replace(entry, seal_number=core.next_seal_number()) for entry in entries]
-            void_through = None if self._gate.log is None else core.last_change
-            self._adopting = True
-            try:
-                replaced = await writer.exchange(numbered, epoch, void_through=void_through)
-            finally:
-                self._adopting = False
-            try:
-                self._gate.require_core(epoch)
-            except ServiceError:
-                # The tracker was closed before the switch, and its close records consumed positions of the old buckets.
-                mark = None if void_through is None else replaced.log_mark
-                await writer.undo([entry.bucket_id for entry in entries], replaced.entries, mark)
-                raise
-            self._gate.owner = owner
-            with self._gate.step(epoch) as (core, now):
-                claim = BEFORE_ALL if self._gate.log is None else offered_through
-                replaced_count = core.adopt(plan, mark_delete=mark_delete, now=now, offered_through=claim)
-                self._gate.end_waits(lambda: PollEnded(self.key, "FENCED"))
-                stats, deleting, claim = core.stats(), core.undeleted(), core.offered_through
-        await self._gate.wait_until_durable(stats.epoch, deleting)
-        return Adopted(
-            epoch=stats.epoch,
-            mark_delete=stats.mark_delete,
-            offered_through=claim,
-            bucket_count=len(plan.keep),
-            tracked_count=stats.pending_count,
-            replaced_count=replaced_count,
-        )
-
     async def create_object(
         self, metadata: bytes, segments: AsyncIterator[bytes], first: Position, last: Position, *, epoch: int
     ) -> int:
@@ -304,11 +149,6 @@ class TrackerHost:
     async def delete_objects(self, bucket_ids: Sequence[int]) -> None:
         """Delete snapshots that no catalogue names, in any state. The next recovery sweeps those that remain."""
         await self._gate.runner.writer.delete(bucket_ids)
-
-    @property
-    def is_unclaimed(self) -> bool:
-        """True if the tracker has had no owner since it was recovered."""
-        return self._unclaimed
 
     def begin_close(self, reason: str) -> None:
         """Stop answering verbs and end all waits. Effects in flight continue until :meth:`finish_close`."""
@@ -333,52 +173,16 @@ class TrackerHost:
 
         If the core was given up, nothing is recorded.
         """
-        runner = self._gate.runner
-        await runner.finish()
-        if (core := self._gate.sound_core) is not None:
-            gone = core.undeleted() | runner.stale_catalogue_ids
-            mark = None if self._gate.log is None else LogMark(core.contained_through(), core.offered_through)
-            consumption = Consumption(core.remaining(), gone, mark)
-            # A catalogue that has nothing to learn may be busy, and the close need not wait for it.
-            if consumption.is_empty:
-                return
-            recorded = await runner.writer.record_consumed(lambda: consumption)
-            if recorded is not None and mark is not None:
-                await self._gate.cut_log(mark.number)
+        await self._gate.runner.finish()
+        await self._checkpoints.record_last()
 
     async def checkpoint(self) -> bool:
-        """Record the consumed positions in the catalogue, and cut what the add log no longer has to keep.
-
-        Returns: False if it could not be recorded, which is logged and counted, and changes nothing.
-        """
-        counts: dict[int, int] = {}
-
-        def look() -> Consumption:
-            core = self._gate.require_core()
-            stored = core.stored_counts()
-            counts.update((bucket_id, tracked_count) for bucket_id, (tracked_count, _) in stored.items())
-            changed = [
-                bucket_id
-                for bucket_id, (tracked_count, sealed_count) in stored.items()
-                if self._recorded.get(bucket_id, sealed_count) != tracked_count
-            ]
-            mark = LogMark(core.contained_through(), core.offered_through)
-            return Consumption(core.remaining(changed) if changed else {}, mark=mark)
-
-        with suppress(TrackerNotOpen, TrackerBroken), self._gate.held():
-            recorded = await self._gate.runner.writer.record_consumed(look)
-            if recorded is not None and recorded.mark is not None:
-                self._recorded = counts
-                await self._gate.cut_log(recorded.mark.number)
-                return True
-        return False
+        """Record the consumed positions, and cut the add log; see ``Checkpoints.record``."""
+        return await self._checkpoints.record()
 
     def cuttable_log_bytes(self) -> int:
         """Return the bytes that a checkpoint would free in the add log; 0 unless the tracker answers verbs."""
-        core = self._gate.sound_core
-        if core is None or self._gate.log is None or self.state is not HostState.READY:
-            return 0
-        return self._gate.log.cuttable_bytes(core.contained_through())
+        return self._checkpoints.cuttable_log_bytes()
 
     @property
     def has_core(self) -> bool:
@@ -434,7 +238,7 @@ class TrackerHost:
             SnapshotConflict: another process owns the tracker.
         """
         if self._gate.log is not None:
-            await self._gate.until_logged(self._gate.log.waited_number if number is None else number)
+            await self._gate.log.until_durable(self._gate.log.waited_number if number is None else number)
 
     async def wait_for_window(self) -> None:
         """Wait while a crash would hand out as many consumed positions again as it may.
@@ -443,9 +247,8 @@ class TrackerHost:
             LogBroken: nothing can be consumed until the service was restarted.
         """
         if self._gate.log is not None:
-            assert self._shared.log is not None
             with self._gate.held():
-                await self._shared.log.wait_for_window()
+                await self._gate.log.wait_for_window()
 
     def add(self, epoch: int, indexes: IndexColumns, *, offered_through: Position | None = None) -> AddOutcome:
         """Add indexes, in order, in one step. They are durable after :meth:`until_durable`.
@@ -463,7 +266,7 @@ class TrackerHost:
             # A claim made without the knowledge that snapshots were lost would cover what they had. The next owner is
             # told to replay from before them.
             # Neither may it cover what an import is about to replace.
-            blind = core.replay_required or self._adopting
+            blind = core.replay_required or self.ownership.is_adopting
             if offered_through is not None and self._gate.log is not None and not blind:
                 core.advance_offered_through(offered_through)
         if len(outcome.due):
@@ -478,8 +281,8 @@ class TrackerHost:
             self._require_log_room()
 
     def _require_log_room(self) -> None:
-        if self._shared.log is not None and self._gate.log is not None:
-            self._shared.log.require_room()
+        if self._gate.log is not None:
+            self._gate.log.require_room()
 
     @property
     def offered_through(self) -> Position:
@@ -684,7 +487,7 @@ class TrackerHost:
             self._gate.end_waits(lambda: PollEnded(self.key, "CLEARED"))
             cleared = Cleared(core.epoch, cleared_count)
             deleting = core.undeleted()
-        await self._gate.wait_until_durable(cleared.epoch, deleting)
+        await self._gate.catalogue_waits.until_written(cleared.epoch, deleting)
         return cleared
 
     def stats(self) -> TrackerStats:

@@ -21,8 +21,9 @@ from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.errors import Fenced, ImportRejected, ImportUnderWay, TrackerInMemory, TrackerKey
 from delayed_tracker.service.storage.recovery import TrackerRecovery
-from delayed_tracker.service.trackers.host import Adopted, TrackerHost
+from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.service.trackers.results import Adopted
 from delayed_tracker.storage.codec.codec import (
     SnapshotMetadata,
     decode_metadata,
@@ -110,7 +111,7 @@ class SnapshotImport:
                 raise
             # From here on, the import continues even if the caller goes away.
             terms = self._terms
-            adopting = host.adopt(
+            adopting = host.ownership.adopt(
                 epoch,
                 self._staged,
                 plan,

@@ -39,11 +39,12 @@ from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
 from delayed_tracker.service.storage.turns import Turns
 from delayed_tracker.service.telemetry.storage_log import RECOVERY_FAILED, RELOAD_FAILED
-from delayed_tracker.service.trackers.gate import HostState, SharedComponents
-from delayed_tracker.service.trackers.host import Cleared, Opened, TrackerHost
+from delayed_tracker.service.trackers.components import HostState, SharedComponents
+from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom
 from delayed_tracker.service.trackers.log_keeper import LogKeeper
 from delayed_tracker.service.trackers.polls import PollLimiter
+from delayed_tracker.service.trackers.results import Cleared, Opened
 from delayed_tracker.service.trackers.timer_queue import TimerQueue
 from delayed_tracker.service.trackers.tracker_events import TrackerEvents
 from delayed_tracker.service.trackers.unloading import IdleTrackers
@@ -308,7 +309,7 @@ class TrackerRegistry:
             if host.state is HostState.READY:
                 # If it was closed while the epoch was being recorded, recover it again.
                 with suppress(TrackerNotOpen):
-                    previous, opened = host.owner, await host.claim(owner, mark_delete)
+                    previous, opened = host.owner, await host.ownership.claim(owner, mark_delete)
                     self.events.opened(key, opened, owner=owner, previous_owner=previous)
                     return opened
 
@@ -333,7 +334,7 @@ class TrackerRegistry:
         if (recovery := self._recoveries.get(key)) is not None:
             await asyncio.wait([recovery])
         host = self._hosts.get(key)
-        if host is not None and host.state is HostState.READY and host.is_unclaimed:
+        if host is not None and host.state is HostState.READY and host.ownership.is_unclaimed:
             self._close(host, "CLOSED")
 
     async def run_exclusive(self, key: TrackerKey, work: Coroutine[None, None, Answer]) -> Answer:

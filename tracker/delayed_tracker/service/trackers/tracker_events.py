@@ -15,7 +15,8 @@ from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.errors import ShuttingDown, TrackerBroken, TrackerKey, shortened
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
 from delayed_tracker.service.telemetry.log_rate_limiter import LogRateLimiter
-from delayed_tracker.service.trackers.host import Adopted, Cleared, Opened, TrackerHost
+from delayed_tracker.service.trackers.host import TrackerHost
+from delayed_tracker.service.trackers.results import Adopted, Cleared, Opened
 
 LINES_MAX: Final = 100
 """Lines of one event in a minute."""

@@ -1,0 +1,72 @@
+"""Records in the catalogue what one tracker has consumed, and cuts the records of the add log that it then contains."""
+
+from contextlib import suppress
+
+from delayed_tracker.service.errors import TrackerBroken, TrackerNotOpen
+from delayed_tracker.service.storage.snapshot_writer import Consumption
+from delayed_tracker.service.trackers.components import HostState
+from delayed_tracker.service.trackers.gate import TrackerGate
+from delayed_tracker.storage.protocol import LogMark
+
+
+class Checkpoints:
+    """Checkpoints of one tracker while it is open, and the last one when it is closed."""
+
+    __slots__ = ("_gate", "_recorded")
+
+    def __init__(self, gate: TrackerGate) -> None:
+        self._gate = gate
+        self._recorded: dict[int, int] = {}
+        """Positions that were still tracked, of each stored bucket, when the catalogue learnt of it last."""
+
+    def forget(self) -> None:
+        """Forget what the catalogue knows: the core is about to be dropped."""
+        self._recorded = {}
+
+    async def record(self) -> bool:
+        """Record the consumed positions in the catalogue, and cut what the add log no longer has to keep.
+
+        Returns: False if it could not be recorded, which is logged and counted, and changes nothing.
+        """
+        counts: dict[int, int] = {}
+
+        def look() -> Consumption:
+            core = self._gate.require_core()
+            stored = core.stored_counts()
+            counts.update((bucket_id, tracked_count) for bucket_id, (tracked_count, _) in stored.items())
+            changed = [
+                bucket_id
+                for bucket_id, (tracked_count, sealed_count) in stored.items()
+                if self._recorded.get(bucket_id, sealed_count) != tracked_count
+            ]
+            mark = LogMark(core.contained_through(), core.offered_through)
+            return Consumption(core.remaining(changed) if changed else {}, mark=mark)
+
+        with suppress(TrackerNotOpen, TrackerBroken), self._gate.held():
+            recorded = await self._gate.runner.writer.record_consumed(look)
+            if recorded is not None and recorded.mark is not None:
+                self._recorded = counts
+                await self._gate.cut_log(recorded.mark.number)
+                return True
+        return False
+
+    async def record_last(self) -> None:
+        """Record the consumed positions of a closed tracker whose effects have ended; none if its core was given up."""
+        if (core := self._gate.sound_core) is None:
+            return
+        runner = self._gate.runner
+        mark = None if self._gate.log is None else LogMark(core.contained_through(), core.offered_through)
+        consumption = Consumption(core.remaining(), core.undeleted() | runner.stale_catalogue_ids, mark)
+        # A catalogue that has nothing to learn may be busy, and the close need not wait for it.
+        if consumption.is_empty:
+            return
+        recorded = await runner.writer.record_consumed(lambda: consumption)
+        if recorded is not None and mark is not None:
+            await self._gate.cut_log(mark.number)
+
+    def cuttable_log_bytes(self) -> int:
+        """Return the bytes that a checkpoint would free in the add log; 0 unless the tracker answers verbs."""
+        core = self._gate.sound_core
+        if core is None or self._gate.log is None or self._gate.state is not HostState.READY:
+            return 0
+        return self._gate.log.cuttable_bytes(core.contained_through())
