@@ -12,10 +12,15 @@ from delayed_tracker.service.telemetry.storage_log import (
     CHECKPOINT_FAILED,
     DELETE_FAILED,
     LOAD_FAILED,
+    LOG_LINES_MAX,
+    LOG_NOT_CUT,
+    LOG_NOT_WRITTEN,
+    LOG_WORKS_AGAIN,
     MERGE_FAILED,
     RECOVERY_FAILED,
     SNAPSHOT_LOST,
     STORE_FAILED,
+    AddLogEvents,
     FailureLog,
 )
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
@@ -175,3 +180,23 @@ def test_an_outage_of_all_trackers_is_a_hundred_lines_a_minute():
     assert (logs[0]["topic"], logs[0]["attempt"], logs[0]["suppressed"]) == ("topic-200", 2, 1)
     assert len(logs) == 102
     assert logs[-1] == {"event": "storage works again", "log_level": "warning", "suppressed": 150}
+
+
+@pytest.mark.parametrize(
+    ("event", "tell"),
+    [
+        (LOG_NOT_WRITTEN, lambda events: events.not_written(DOWN[0])),
+        (LOG_WORKS_AGAIN, lambda events: events.works_again(3)),
+        (LOG_NOT_CUT, lambda events: events.not_cut(KEY, DOWN[0])),
+    ],
+)
+def test_an_add_log_that_fails_and_works_in_turns_is_ten_lines_a_minute(event, tell):
+    """A storage that fails every third call does so hundreds of times a second; the minute's last line counts the rest."""
+    clock = ManualClock()
+    events = AddLogEvents(clock)
+    with capture_logs() as logs:
+        for _ in range(3 * LOG_LINES_MAX):
+            tell(events)
+        clock.advance(60_000)
+    assert [line["event"] for line in logs] == [event] * (LOG_LINES_MAX + 1)
+    assert logs[-1]["suppressed"] == 2 * LOG_LINES_MAX

@@ -13,13 +13,12 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Final
 
-import structlog
-
 from delayed_tracker.core.values.changes import Change, Removed
 from delayed_tracker.service.clock import Clock, Timer
 from delayed_tracker.service.errors import Overloaded, TrackerKey
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.tracker_log import TrackerLog
+from delayed_tracker.service.telemetry.storage_log import AddLogEvents
 from delayed_tracker.storage.add_log import AddLog, LogAppend
 from delayed_tracker.storage.codec.log_records import encode_change
 from delayed_tracker.storage.errors import LogBroken, StorageError
@@ -29,8 +28,6 @@ _COMMIT_BYTES_MAX: Final = 8 * 2**20
 _BACKOFF_MAX_MS: Final = 5_000
 _CONSUMPTION_SHARE: Final = 1.25
 """Consumed positions are accepted until the log has this multiple of its limit: they are what makes it shorter."""
-
-_log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 
 class LogWriter:
@@ -73,6 +70,7 @@ class LogWriter:
         self._clock = clock
         self._rng = rng
         self._fenced = fenced
+        self._events = AddLogEvents(clock)
         self._waiting: dict[TrackerLog, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._window_timer: Timer | None = None
@@ -229,7 +227,7 @@ class LogWriter:
 
     def _failed(self, error: StorageError, trackers: list[TrackerLog]) -> None:
         if self.failure is None or isinstance(error, LogBroken):
-            _log.error("add log not written, adds are refused", reason=error.reason, error=error.message)
+            self._events.not_written(error)
         self.failure = error
         self.failed_count += 1
         self._waiting = dict.fromkeys(trackers) | self._waiting
@@ -242,7 +240,7 @@ class LogWriter:
 
     def _succeeded(self, batch: list[tuple[TrackerLog, int, int]], refused: set[tuple[str, str]]) -> None:
         if self.failure is not None:
-            _log.info("add log works again", failed_commits=self.failed_count)
+            self._events.works_again(self.failed_count)
         self.failure = self._commit_window_begun_ms = None
         self.commit_count += 1
         for tracker, last_number, record_bytes in batch:
@@ -270,7 +268,7 @@ class LogWriter:
         try:
             await self.log.cut([(*tracker.key, through)])
         except StorageError as error:
-            _log.warning("add log not cut", topic=tracker.key.topic, reason=error.reason, error=error.message)
+            self._events.not_cut(tracker.key, error)
             return
         self.log_bytes -= tracker.forget_through(through)
         self._call_window_waiters()

@@ -3,7 +3,7 @@
 The first failure of each tracker and kind is logged at once. As long as the failures continue, one line a minute
 follows, with the number of failures in between. A success ends the failure: the next one is logged at once again.
 Of all trackers together, each kind has a hundred lines a minute at most: an outage concerns every tracker. The minute's
-last line counts the others. Slow calls have ten lines a minute for each operation.
+last line counts the others. Slow calls have ten lines a minute for each operation, and so has the add log for each event.
 """
 
 from dataclasses import dataclass
@@ -30,10 +30,16 @@ FENCED: Final = "another owner has taken over the tracker"
 REPEATED_AFTER_MS: Final = 60_000
 """Interval, in milliseconds, at which a lasting failure is logged."""
 
+LOG_NOT_WRITTEN: Final = "add log not written, adds are refused"
+LOG_WORKS_AGAIN: Final = "add log works again"
+LOG_NOT_CUT: Final = "add log not cut"
+
 LINES_MAX: Final = 100
 """Lines of one kind in a minute, of all trackers together."""
 SLOW_LINES_MAX: Final = 10
 """Lines about slow calls of one operation in a minute."""
+LOG_LINES_MAX: Final = 10
+"""Lines about one event of the add log in a minute: it may fail and work again many times a second."""
 _SLOW: Final = "storage is slow"
 _WORKS_AGAIN: Final = "storage works again"
 
@@ -121,6 +127,30 @@ class FailureLog:
     def forget(self, key: TrackerKey) -> None:
         """Remove the failures of a tracker that is closed."""
         self._lasting.pop(key, None)
+
+
+class AddLogEvents:
+    """Log of the failures of the add log, which all trackers share."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._budget = LogRateLimiter(clock, lines_max=LOG_LINES_MAX, left_out=_left_out)
+
+    def not_written(self, error: DelayedTrackerError) -> None:
+        """Log that commits begin to fail."""
+        if self._budget.allows(LOG_NOT_WRITTEN):
+            _log.error(LOG_NOT_WRITTEN, reason=error.reason, error=error.message)
+
+    def works_again(self, failed_count: int) -> None:
+        """Log that commits succeed again, after ``failed_count`` failures since the start."""
+        if self._budget.allows(LOG_WORKS_AGAIN):
+            _log.info(LOG_WORKS_AGAIN, failed_commits=failed_count)
+
+    def not_cut(self, key: TrackerKey, error: DelayedTrackerError) -> None:
+        """Log that records of a tracker were not removed; the next cut removes them."""
+        if self._budget.allows(LOG_NOT_CUT):
+            _log.warning(
+                LOG_NOT_CUT, topic=key.topic, subscription=key.subscription, reason=error.reason, error=error.message
+            )
 
 
 class SlowStorage:
