@@ -68,6 +68,7 @@ class DurableDispatcher(World):
         number = self.offer_number
         self.last_offer.update(dict.fromkeys(positions, number))
         self.answered.difference_update(positions)
+        self.never_tracked.difference_update(positions)
         self.offer_counts.update(positions)
         rows = [(self.deadlines[position], *position) for position in positions]
         cutoff_ms = self.limits.cutoff_ms(self.clock.now_ms())
