@@ -34,7 +34,7 @@ class DurableDispatcher(World):
         self.move_count, self.last_move = 0, {}
         self.cancelled = set()
         self.calls = set()  # tasks of calls that wait for their answers
-        self.never_tracked = set()  # answered as due
+        self.sent = set()  # answered as due: if they were tracked, they are no more
         self.undone = set()  # acknowledged, and a process ended before the log had it
         self.came_again = set()  # acknowledged positions that came again since the last crash
         self.in_doubt = set()  # their cancel has no answer: the dispatcher no longer sends them
@@ -68,7 +68,7 @@ class DurableDispatcher(World):
         number = self.offer_number
         self.last_offer.update(dict.fromkeys(positions, number))
         self.answered.difference_update(positions)
-        self.never_tracked.difference_update(positions)
+        self.sent.difference_update(positions)
         self.offer_counts.update(positions)
         rows = [(self.deadlines[position], *position) for position in positions]
         cutoff_ms = self.limits.cutoff_ms(self.clock.now_ms())
@@ -80,7 +80,8 @@ class DurableDispatcher(World):
             assert self.deadlines[position] <= cutoff_ms, f"{position} is called due too early"
             self.delivered.add(position)
             self.acked.add(position)
-            self.never_tracked.add(position)
+            if self.last_offer[position] == number:
+                self.sent.add(position)
         # A later offer of the same position may have another outcome, and its answer is still to come.
         self.answered.update(position for position in positions if self.last_offer[position] == number)
         self.once_answered.update(positions)
@@ -138,8 +139,9 @@ class DurableDispatcher(World):
 
     def not_on_record(self):
         """Return what was acknowledged, and the add log does not have it yet. The dispatcher's own doubts do not count."""
-        missing = self.acked - self.log.inner.consumed - self.undone - self.cleared - self.in_doubt - self.never_tracked
-        return {position for position in missing if self.offer_counts[position] == 1}
+        missing = self.acked - self.log.inner.consumed - self.undone - self.cleared - self.in_doubt - self.sent
+        missing = {position for position in missing if self.offer_counts[position] == 1}
+        return missing | (self.sent & self.log.inner.tracked) - self.undone
 
     def lose_unwritten(self):
         """Note that what is not on record may come again."""

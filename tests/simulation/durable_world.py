@@ -173,6 +173,7 @@ class DurableWorld(DurableDispatcher):
         self.handed_out.clear()
         self.not_before.clear()
         self.lose_unwritten()
+        self.log.inner.tracked.clear()
         self.cleared = set(self.deadlines)
         self.acked.update(self.cleared)
         self.answered.update(self.cleared)
@@ -209,6 +210,7 @@ class DurableWorld(DurableDispatcher):
         self.once_answered &= below
         self.acked, self.delivered, self.answered, self.cleared = (set(below) for _ in range(4))
         self.cancelled.clear()
+        self.log.inner.tracked.clear()
         self.undone.clear()
         self.in_doubt.clear()
         self.not_before.clear()
@@ -225,6 +227,7 @@ class DurableWorld(DurableDispatcher):
         # What is handed out while the import is under way comes back with it.
         self.offer_counts.update(self.deadlines.keys() - self.acked)
         await super().import_rebuilt()
+        self.log.inner.tracked.clear()
 
     async def close_and_open(self):
         self.note("close")

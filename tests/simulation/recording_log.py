@@ -12,6 +12,8 @@ class RecordingLog(MemoryAddLog):
         super().__init__()
         self.consumed = set()
         """Positions whose consumption is on record. A cut leaves them here: then the catalogue has it."""
+        self.tracked = set()
+        """Positions whose last record says that they are tracked."""
 
     async def append(self, parts, *, writer):
         refused = await super().append(parts, writer=writer)
@@ -24,5 +26,7 @@ class RecordingLog(MemoryAddLog):
     def _note(self, change):
         if isinstance(change, Removed):
             self.consumed.update(change.positions)
+            self.tracked.difference_update(change.positions)
         elif isinstance(change, Added | Rescheduled):
             self.consumed.difference_update(change.indexes.positions)
+            self.tracked.update(change.indexes.positions)
