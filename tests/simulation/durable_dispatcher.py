@@ -84,6 +84,12 @@ class DurableDispatcher(World):
         self.answered.update(position for position in positions if self.last_offer[position] == number)
         self.once_answered.update(positions)
 
+    def publish(self):
+        positions = self.published()
+        # The rest comes late, with what is offered again: positions below those of buckets that are sealed by then.
+        if self.random.random() < 0.8:
+            self.offer(positions)
+
     def claim(self):
         """Return the last position of the contiguous prefix of answered offers."""
         claimed = None
@@ -161,7 +167,10 @@ class DurableDispatcher(World):
             host = await self.loaded()
         except StorageError as error:
             raise PollEnded(KEY, error.reason) from error
-        return await host.poll(epoch, **terms)
+        delivery = await host.poll(epoch, **terms)
+        if host is not self.host:  # the dispatcher drops what comes from a process that has lost the tracker
+            raise PollEnded(KEY, "FENCED")
+        return delivery
 
     async def _hand_off(self, epoch, **terms):
         try:
@@ -170,8 +179,11 @@ class DurableDispatcher(World):
             raise PollEnded(KEY, error.reason) from error
         await host.wait_for_window()
         delivery = await host.poll(epoch, **terms)
-        if host is not self.host:  # a process that has lost the tracker meanwhile
-            self.undone.update(Position(ledger, entry) for _, ledger, entry in delivery.indexes)
+        if host is not self.host:  # a process that has lost the tracker meanwhile; the new owner knows nothing of this
+            taken = {Position(ledger, entry) for _, ledger, entry in delivery.indexes}
+            for known in (self.delivered, self.acked, self.undone):
+                known.update(taken)
+            raise PollEnded(KEY, "FENCED")
         return delivery
 
     def settle_lease(self):

@@ -85,11 +85,18 @@ class DurableWorld(DurableDispatcher):
         self.lose_unwritten()
 
     async def lose_answers_of_stores(self):
-        """Let the owner store buckets without an answer: it repeats that when another process has found them."""
-        self.storage.plan = replace(CALM, seed=self.seed, error_after=0.5)
+        """Let the owner store buckets until it has no answer for one, which the next owner finds."""
+        self.calm_down()
+        self.publish()
+        await settle()
         if self.host.state is HostState.READY:
             self.host.seal_open_buckets()
-        await elapse(self.clock, self.random.choice((0, 30, 300)))
+        self.storage.plan = replace(CALM, seed=self.seed, error_after=0.5)
+        for _ in range(20):
+            named = {entry.bucket_id for entry in (await self.storage.inner.list(*KEY)).entries}
+            if not self.host.has_core or named - self.host._gate.core.stored_counts().keys():
+                return
+            await elapse(self.clock, self.random.choice((1, 10)))
 
     def offer_to_fenced(self):
         """Offer to the process that lost the tracker: it must not answer, unless the new owner has what it answered."""
@@ -245,7 +252,7 @@ class DurableWorld(DurableDispatcher):
             self.offer_to_fenced()
         if self.random.random() < 0.02:
             self.move_a_bucket()
-        if self.random.random() < 0.01:
+        if self.random.random() < 0.015:
             await self.take_over()
         if self.random.random() < 0.01:
             await self.crash_before_the_log()

@@ -171,6 +171,10 @@ class World:
             assert tracked or position in self.acked, f"{position} was offered and is not tracked"
 
     def publish(self):
+        self.offer(self.published())
+
+    def published(self):
+        """Return the positions of new messages, ascending."""
         positions = []
         for _ in range(self.random.randrange(1, 12)):
             if self.random.random() < 0.15:
@@ -180,7 +184,7 @@ class World:
             delay_ms = self.random.choice(self.delays_ms)
             self.deadlines[position] = self.clock.now_ms() + delay_ms + self.random.randrange(100)
             positions.append(position)
-        self.offer(positions)
+        return positions
 
     def offer_again(self):
         unacked = sorted(position for position in self.deadlines if position not in self.acked)
