@@ -7,7 +7,7 @@ import pytest
 from delayed_tracker.service.errors import Recovering, ShuttingDown, TrackerKey
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.turns import Turns
-from delayed_tracker.service.trackers.registry import RECOVERIES_AT_ONCE
+from delayed_tracker.service.trackers.recoveries import RECOVERIES_AT_ONCE
 from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.harness.registry_life import FAR_MS
 from tests.service.harness.shell import KEY, Gate, bucketful, elapse, indexes, settle

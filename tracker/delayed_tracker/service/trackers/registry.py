@@ -1,7 +1,7 @@
 """Registry of the open trackers, (topic, subscription) -> host; opens and closes them, and drains all of them.
 
 Callers that open the same tracker share one recovery, which continues if a caller goes away. Closing and effects of one
-tracker never wait for those of another. Recoveries take turns (``storage/turns``).
+tracker never wait for those of another.
 """
 
 import asyncio
@@ -10,19 +10,16 @@ import random
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
-from contextvars import Context
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
-from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import (
-    Fenced,
     Overloaded,
     ShuttingDown,
     TrackerBroken,
@@ -37,13 +34,12 @@ from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
 from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
-from delayed_tracker.service.storage.turns import Turns
-from delayed_tracker.service.telemetry.storage_log import RECOVERY_FAILED, RELOAD_FAILED
 from delayed_tracker.service.trackers.components import HostState, SharedComponents
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom
 from delayed_tracker.service.trackers.log_keeper import LogKeeper
 from delayed_tracker.service.trackers.polls import PollLimiter
+from delayed_tracker.service.trackers.recoveries import Recoveries
 from delayed_tracker.service.trackers.results import Cleared, Opened
 from delayed_tracker.service.trackers.timer_queue import TimerQueue
 from delayed_tracker.service.trackers.tracker_events import TrackerEvents
@@ -53,11 +49,6 @@ from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.protocol import SnapshotStore
 
 Answer = TypeVar("Answer")
-
-RECOVERIES_AT_ONCE: Final = 2
-"""Recoveries under way at a time; the first of many took twice as long with 8. See ``storage/turns``."""
-RECOVERY_LOOK_MS: Final = 50
-"""While none ends for so long, more begin."""
 
 
 class _Phase(enum.Enum):
@@ -131,7 +122,7 @@ class TrackerRegistry:
                 clock=self.clock,
                 rng=rng,
                 writer=access.writer,
-                fenced=self._close_fenced,
+                fenced=self.fenced,
             )
             self.log_keeper = LogKeeper(self.log, self.hosts, self._relieve_log)
             self.idle = IdleTrackers(self.service_limits, self.clock, self.log_keeper, self.hosts, self._is_free)
@@ -148,14 +139,20 @@ class TrackerRegistry:
             log=self.log,
             log_may_shrink=self._log_may_shrink,
             needed=self._reload_needed,
-            fenced=self._close_fenced,
+            fenced=self.fenced,
             broken=self._close_broken,
         )
         self._phase = _Phase.NEW
         self._hosts: dict[TrackerKey, TrackerHost] = {}
-        self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
-        self._reloads: dict[TrackerKey, asyncio.Task[None]] = {}
-        self._turns = Turns(RECOVERIES_AT_ONCE, RECOVERY_LOOK_MS, self.service_limits, self.clock)
+        self._recoveries = Recoveries(
+            self._shared,
+            limits,
+            self.events,
+            hosts=self,
+            log_keeper=self.log_keeper,
+            idle=self.idle,
+            outcome=self._outcome,
+        )
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -179,7 +176,7 @@ class TrackerRegistry:
     @property
     def recovering_count(self) -> int:
         """Trackers being recovered now."""
-        return len(self._recoveries)
+        return self._recoveries.recovering_count
 
     @property
     def waiting_poll_count(self) -> int:
@@ -234,7 +231,7 @@ class TrackerRegistry:
         if host is None or host.state is HostState.CLOSED:
             raise TrackerNotOpen(key)
         if host.state is HostState.RECOVERING:
-            self._turns.ask(host)  # the call is refused, and repeated
+            self._recoveries.ask(host)  # the call is refused, and repeated
         return host
 
     async def loaded_host(self, key: TrackerKey) -> TrackerHost:
@@ -249,8 +246,8 @@ class TrackerRegistry:
             ShuttingDown: no more calls are accepted.
         """
         while (host := self.host(key)).state is HostState.UNLOADED:
-            reload = self._reload(host)
-            self._turns.ask(host)
+            reload = self._recoveries.bring_back(host)
+            self._recoveries.ask(host)
             await self._outcome(reload)
         host.touch()
         return host
@@ -302,10 +299,7 @@ class TrackerRegistry:
             host = self._hosts.get(key)
             if host is None:
                 host = self._begin_recovery(key, mark_delete)
-            if (recovery := self._recoveries.get(key)) is not None:
-                with self._turns.awaited(host):
-                    await self._outcome(recovery)
-            await self._back_unless_fenced(host)
+            await self._recoveries.until_ready(host)
             if host.state is HostState.READY:
                 # If it was closed while the epoch was being recorded, recover it again.
                 with suppress(TrackerNotOpen):
@@ -321,17 +315,14 @@ class TrackerRegistry:
         while True:
             await self.until_settled(key)
             host = self._hosts.get(key) or self._begin_recovery(key, None)
-            if (recovery := self._recoveries.get(key)) is not None:
-                with self._turns.awaited(host):
-                    await self._outcome(recovery)
-            await self._back_unless_fenced(host)
+            await self._recoveries.until_ready(host)
             if host.state is HostState.READY:
                 host.touch()
                 return host
 
     async def unload_unclaimed(self, key: TrackerKey) -> None:
         """Close a tracker that was loaded for one operation, unless it was opened since."""
-        if (recovery := self._recoveries.get(key)) is not None:
+        if (recovery := self._recoveries.under_way(key)) is not None:
             await asyncio.wait([recovery])
         host = self._hosts.get(key)
         if host is not None and host.state is HostState.READY and host.ownership.is_unclaimed:
@@ -368,100 +359,20 @@ class TrackerRegistry:
                 retry_after_ms=self.service_limits.retry_after_ms,
             )
         host = self._hosts[key] = TrackerHost(key, self._shared)
-        self._turns.join(host)
-        task = asyncio.get_running_loop().create_task(self._recover(host, mark_delete))
-        self._recoveries[key] = task
-        task.add_done_callback(lambda task: self._recovery_ended(host, task))
+        self._recoveries.begin(host, mark_delete)
         return host
-
-    async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
-        recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
-        with self.instruments.recoveries.measured():
-            await self._turns.until_turn(host)
-            with self.events.recovering(host, recovery):
-                core = await recovery.run(self.limits, mark_delete=mark_delete, now=host.now())
-                if self.log_keeper is not None:
-                    self.log_keeper.opened(host.key, recovery.log_bytes)
-                host.attach_core(core, recovery.log_bytes)
-        if self.idle is not None:
-            self.idle.watch()
-        self._shared.access.failures.succeeded(host.key, RECOVERY_FAILED)
-
-    def _recovery_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
-        del self._recoveries[host.key]
-        self._turns.leave(host)
-        if host.state is HostState.READY or host.key in self._closings:
-            return
-        # Remove the host. The error goes to every caller that waits for this task, and the next open begins a new
-        # recovery.
-        self._forget(host)
-        if task.cancelled():
-            return
-        if isinstance(error := task.exception(), DelayedTrackerError):
-            self._shared.access.failures.failed(host.key, RECOVERY_FAILED, error, retried=False)
-            return
-        task.get_loop().call_exception_handler(
-            {"message": f"recovery of the tracker of subscription {host.key} failed", "exception": error}
-        )
-
-    # -- unloaded trackers --------------------------------------------------------------------------------------------
 
     def _is_free(self, key: TrackerKey) -> bool:
         return self.serving and key not in self.imports and key not in self._removals
 
     def _reload_needed(self, key: TrackerKey) -> None:
         if self.serving:
-            self._reload(self._hosts[key])
-
-    async def _back_unless_fenced(self, host: TrackerHost) -> None:
-        """Bring an unloaded tracker back. One that another process owns is closed instead."""
-        if host.state is HostState.UNLOADED:
-            reload = self._reload(host)
-            with suppress(Fenced), self._turns.awaited(host):
-                await self._outcome(reload)
-
-    def _reload(self, host: TrackerHost) -> asyncio.Task[None]:
-        """Return the task that brings an unloaded tracker back, which all callers share."""
-        if (task := self._reloads.get(host.key)) is None:
-            # An empty context: the task does not belong to the call that begins it.
-            self._turns.join(host, due_ms=host.falls_due_ms)
-            task = asyncio.get_running_loop().create_task(self._bring_back(host), context=Context())
-            self._reloads[host.key] = task
-            task.add_done_callback(lambda task: self._reload_ended(host, task))
-        return task
-
-    async def _bring_back(self, host: TrackerHost) -> None:
-        assert self.idle is not None
-        assert self.log_keeper is not None
-        recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
-        await self._turns.until_turn(host)
-        if host.state is not HostState.UNLOADED:  # closed meanwhile, and perhaps opened anew
-            return
-        core = await recovery.resume(self.limits, epoch=host.epoch, mark_delete=host.mark_delete, now=host.now())
-        if host.state is HostState.UNLOADED:  # not closed meanwhile
-            self.log_keeper.opened(host.key, recovery.log_bytes)
-            host.bring_back(core, recovery.log_bytes, lost=recovery.has_losses)
-            self.idle.returned(host.key)
-            self._shared.access.failures.succeeded(host.key, RELOAD_FAILED)
-
-    def _reload_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
-        del self._reloads[host.key]
-        self._turns.leave(host)
-        if task.cancelled() or (error := task.exception()) is None or host.state is not HostState.UNLOADED:
-            return
-        if isinstance(error, Fenced):
-            self._close(host, "FENCED")
-            return
-        host.arm_return(retry_ms=self.limits.retry_backoff_ms)
-        if isinstance(error, DelayedTrackerError):
-            self._shared.access.failures.failed(host.key, RELOAD_FAILED, error)
-        else:
-            message = f"the return of the tracker of subscription {host.key} failed"
-            task.get_loop().call_exception_handler({"message": message, "exception": error})
+            self._recoveries.bring_back(self._hosts[key])
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
-    def _forget(self, host: TrackerHost) -> None:
+    def forget(self, host: TrackerHost) -> None:
+        """Remove a tracker that is closed, or was not recovered."""
         del self._hosts[host.key]
         if self.log_keeper is not None and host.has_core:
             self.log_keeper.closed(host.key, host.log_bytes)
@@ -492,9 +403,14 @@ class TrackerRegistry:
     def _closing_ended(self, host: TrackerHost) -> None:
         del self._closings[host.key]
         self._shared.access.failures.forget(host.key)
-        self._forget(host)
+        self.forget(host)
 
-    def _close_fenced(self, key: TrackerKey) -> None:
+    def is_closing(self, key: TrackerKey) -> bool:
+        """Return True if the tracker is being closed."""
+        return key in self._closings
+
+    def fenced(self, key: TrackerKey) -> None:
+        """Close a tracker that another process owns."""
         self._close(self._hosts[key], "FENCED")
 
     def _close_broken(self, key: TrackerKey) -> None:
@@ -565,7 +481,7 @@ class TrackerRegistry:
     async def _until_recovered(self, key: TrackerKey) -> None:
         """Wait until the tracker is neither being recovered, closing nor removed. The recovery may have failed."""
         await self.until_settled(key)
-        while (recovery := self._recoveries.get(key)) is not None:
+        while (recovery := self._recoveries.under_way(key)) is not None:
             await asyncio.wait([recovery])
             await self.until_settled(key)
 
@@ -599,7 +515,7 @@ class TrackerRegistry:
                 self.in_background(self.log_keeper.close())
             if self.idle is not None:
                 self.in_background(self.idle.close())
-            for recovery in (*self._recoveries.values(), *self._reloads.values()):
+            for recovery in self._recoveries.tasks():
                 recovery.cancel()
             for host in list(self._hosts.values()):
                 if host.state in {HostState.READY, HostState.UNLOADED}:
@@ -607,8 +523,7 @@ class TrackerRegistry:
         leaving: list[asyncio.Task[Any]] = [
             *self._closings.values(),
             *self._removals.values(),
-            *self._recoveries.values(),
-            *self._reloads.values(),
+            *self._recoveries.tasks(),
             *self._background,
         ]
         if not leaving:
