@@ -123,6 +123,7 @@ class DurableDispatcher(World):
 
     def take(self, delivery):
         taken = super().take(delivery)
+        self.sent.difference_update(taken)  # a crash has undone that: it is on record again when it is settled
         assert len(self.came_again) <= WINDOW + BATCH_MAX, f"{len(self.came_again)} positions came again"
         self.came_again_max = max(self.came_again_max, len(self.came_again))
         if taken and delivery.lease_id:
