@@ -231,12 +231,6 @@ MUTATIONS = (
         "        self._wake(lambda number: True, None)\n",
     ),
     Mutation(
-        "take an older seal for the newer deadline",
-        f"{CORE}/rules/recovery.py",
-        "        return (0, -bucket.seal_number, -bucket.bucket_id)\n",
-        "        return (0, bucket.seal_number, bucket.bucket_id)\n",
-    ),
-    Mutation(
         "drop the wake-ups of leases and retries",
         f"{SERVICE}/trackers/gate.py",
         "        self._shared.timers.arm(self, Wakeup(when_ms, elapsed_ms))\n",
