@@ -275,10 +275,10 @@ class DelayedDeliveryTrackerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AddMessagesStream(self, request_iterator, context):
-        """AddMessages as a stream: one answer for each request, in order. The stream ends with the first error, which applies
-        nothing of its own request; what was answered before is applied. A few requests are applied ahead of the answers, so
-        that they share commits of the add log. Where AddMessages would answer OVERLOADED for what is in no snapshot, the
-        stream waits: the next request is not read before there is room.
+        """AddMessages as a stream: one answer for each request, in order. The stream ends with the first error. A few requests
+        are applied ahead of the answers, so that they share commits of the add log: after an error offer again what was not
+        answered. Where AddMessages would answer OVERLOADED for what is in no snapshot, the stream waits: the next request is
+        not read before there is room.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import pytest
 
-from delayed_tracker.service.grpc.servicer import STREAM_UNANSWERED_MAX
+from delayed_tracker.service.grpc.servicer import STREAM_ANSWER_BYTES_MAX, STREAM_UNANSWERED_MAX
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from delayed_tracker.v1 import tracker_pb2 as pb
@@ -84,3 +84,19 @@ async def test_a_request_with_an_error_ends_the_stream_after_the_answers_before_
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await stream.read()
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_none_is_read_behind_a_long_answer(service, log):
+    """Answers that wait for a caller that does not read are bounded in bytes, too."""
+    epoch, count = await opened(service), STREAM_ANSWER_BYTES_MAX
+    far = service.clock.now_ms() + FAR_MS
+    log.before["append"] = gate = Gate()
+    stream = service.stub.AddMessagesStream()
+    await stream.write(pb.AddMessagesStreamRequest(add=add(epoch, *[(far, 1, 0)] * count)))
+    await stream.write(pb.AddMessagesStreamRequest(add=add(epoch, (far, 1, 1))))
+    await until(lambda: gate.held_count == 1)
+    await settle()
+    assert await added_count(service) == 1
+    gate.open()
+    assert len((await stream.read()).added.duplicate_offsets) == count - 1
+    assert (await stream.read()).added.added_count == 1

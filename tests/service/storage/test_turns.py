@@ -47,7 +47,7 @@ class Recoveries:
 
 @pytest.fixture
 async def recoveries(clock):
-    recoveries = Recoveries(Turns(AT_ONCE, LOOK_MS, ServiceLimits(storage_operations_max=8), clock))
+    recoveries = Recoveries(Turns(AT_ONCE, LOOK_MS, clock))
     await recoveries.join(*HANGING)
     yield recoveries
     await recoveries.end_all()
@@ -86,26 +86,50 @@ async def test_a_turn_that_is_given_up_goes_to_the_next(recoveries):
     assert recoveries.turns.running_count == AT_ONCE
 
 
-async def test_more_begin_while_none_ends(recoveries, clock):
-    """Trackers whose storage hangs delay the others by milliseconds; the bound is that of storage operations."""
-    trackers = [f"tracker {number}" for number in range(20)]
+async def test_those_that_hang_take_up_room_only_at_first(recoveries, clock):
+    """Trackers whose storage hangs delay the others by milliseconds, whether others end meanwhile or not."""
+    trackers = [f"tracker {number}" for number in range(8)]
     await recoveries.join(*trackers)
-    await elapse(clock, LOOK_MS)
-    assert recoveries.begun == [*HANGING, trackers[0]]
+    await elapse(clock, LOOK_MS - 1)
+    assert recoveries.begun == [*HANGING]
+    await elapse(clock, 1)
+    assert recoveries.begun == [*HANGING, *trackers[:2]]
     await recoveries.end(trackers[0])
+    assert recoveries.begun == [*HANGING, *trackers[:3]]
     await elapse(clock, LOOK_MS)
-    assert recoveries.begun == [*HANGING, *trackers[:2]], "one has ended meanwhile"
-    await elapse(clock, 20 * LOOK_MS)
-    assert recoveries.turns.running_count == 8
+    assert recoveries.begun == [*HANGING, *trackers[:5]]
+    await recoveries.end(*HANGING)
+    assert recoveries.begun == [*HANGING, *trackers[:5]], "they took up no room"
+    await elapse(clock, 2 * LOOK_MS)
+    assert recoveries.begun == [*HANGING, *trackers]
 
 
-async def test_the_bound_returns_when_none_waits(recoveries, clock):
-    """A storage that was slow once does not lift the bound for ever."""
+async def test_room_returns_when_none_waits(recoveries):
+    """Those that begin without a wait take up room as well."""
     await recoveries.join("a", "b", "c")
-    await elapse(clock, 10 * LOOK_MS)
-    await recoveries.end("a", "b", "c", *HANGING)
+    await recoveries.end(*HANGING, "a", "b", "c")
     await recoveries.join(*"defgh")
     assert recoveries.turns.running_count == AT_ONCE
+
+
+async def test_one_that_is_awaited_after_it_was_given_up_is_forgotten(recoveries):
+    """Its caller leaves later than its task, as at a stop."""
+    await recoveries.join("given up")
+    with recoveries.turns.awaited("given up"):
+        await recoveries.end("given up")
+    await recoveries.end(*HANGING)
+    assert recoveries.turns.running_count == 0
+
+
+async def test_callers_that_come_and_go_leave_nothing_behind(recoveries):
+    """Each wait moves the tracker forward and back again."""
+    await recoveries.join("left", "next")
+    for _ in range(1_000):
+        with recoveries.turns.awaited("left"):
+            pass
+    assert len(recoveries.turns._order) < 200
+    await recoveries.end(HANGING[0])
+    assert recoveries.begun == [*HANGING, "left"]
 
 
 KEYS = tuple(TrackerKey(f"persistent://lab/main/{number}", "many") for number in range(RECOVERIES_AT_ONCE + 3))

@@ -12,6 +12,7 @@ from delayed_tracker.service.telemetry.storage_log import (
     CHECKPOINT_FAILED,
     DELETE_FAILED,
     LOAD_FAILED,
+    LOG_BROKEN,
     LOG_LINES_MAX,
     LOG_NOT_CUT,
     LOG_NOT_WRITTEN,
@@ -200,3 +201,13 @@ def test_an_add_log_that_fails_and_works_in_turns_is_ten_lines_a_minute(event, t
         clock.advance(60_000)
     assert [line["event"] for line in logs] == [event] * (LOG_LINES_MAX + 1)
     assert logs[-1]["suppressed"] == 2 * LOG_LINES_MAX
+
+
+def test_a_broken_add_log_is_told_whatever_was_told_before():
+    """It is the line that an operator needs."""
+    events = AddLogEvents(ManualClock())
+    with capture_logs() as logs:
+        for _ in range(3 * LOG_LINES_MAX):
+            events.not_written(DOWN[0])
+        events.broken(DOWN[0])
+    assert logs[-1]["event"] == LOG_BROKEN

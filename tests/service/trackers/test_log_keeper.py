@@ -9,7 +9,7 @@ from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.registry_life import open_tracker, restarted
-from tests.service.harness.shell import KEY, OTHER, TINY, elapse, failing, make_registry
+from tests.service.harness.shell import KEY, OTHER, TINY, Gate, elapse, failing, make_registry
 
 LARGE = replace(TINY, min_index_count_per_bucket=10**6, mutable_indexes_max=10**6, late_indexes_max=10**6)
 """Nothing is sealed by itself."""
@@ -172,3 +172,24 @@ async def test_records_are_counted_once_whether_their_tracker_is_open_or_not(mak
     assert (registry.log_keeper.unloaded, registry.log.log_bytes, host.log_bytes) == ({}, size, size)
     await registry.delete(KEY, None)
     assert (registry.log_keeper.unloaded, registry.log.log_bytes) == ({}, 0)
+
+
+async def test_open_trackers_are_checkpointed_while_another_is_being_loaded(make, storage, clock, log):
+    """A storage that hangs for a tracker that nobody opens keeps no records of the others."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 2_000)
+    again = await restarted(registry, storage, clock, **options(log, 2 * host.log_bytes))
+    other, other_opened = await open_tracker(again, OTHER)
+    storage.before["list_bucket_snapshots"] = gate = Gate()
+    await add(other, other_opened.epoch, clock, 1)
+    await elapse(clock, 1_000)
+    assert gate.held_count == 1
+    await add(other, other_opened.epoch, clock, 100)
+    other.seal(other_opened.epoch)
+    await elapse(clock, 1_000)
+    assert other.log_bytes == 0
+    gate.open()
+    await elapse(clock, 1_000)
+    assert await logged_bytes(log) == 0
+    await again.close()

@@ -38,6 +38,8 @@ AddRequests: TypeAlias = AsyncIterator[Columned[tracker_pb2.AddMessagesRequest]]
 
 STREAM_UNANSWERED_MAX: Final = 8
 """Requests of a stream that are added and not answered, at most. No further one is read meanwhile."""
+STREAM_ANSWER_BYTES_MAX: Final = 4_096
+"""After a request with a longer answer, none is read until that is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,7 @@ class TrackerServicer(InspectionServicer):
                 await each.host.until_durable(each.number)
                 await context.write(tracker_pb2.AddMessagesStreamResponse(added=each.answer))
                 room.release()
+                added.task_done()
             await reading
         finally:
             reading.cancel()
@@ -262,6 +265,8 @@ class TrackerServicer(InspectionServicer):
                 # The next request is read only when there may be room for it, and for its answer.
                 await self._until_room(first)
                 await room.acquire()
+                if answer.ByteSize() > STREAM_ANSWER_BYTES_MAX:
+                    await added.join()
         finally:
             added.put_nowait(None)
 

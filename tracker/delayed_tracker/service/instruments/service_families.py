@@ -71,11 +71,13 @@ IN_FLIGHT_REFUSED: Final = Family(
 OPEN_STREAMS: Final = Family(
     "delayed_tracker_open_streams", _GAUGE, "Streams open now, watches of health and reflection included."
 )
-RECOVERING: Final = Family("delayed_tracker_recovering_trackers", _GAUGE, "Trackers being recovered now.")
+RECOVERING: Final = Family(
+    "delayed_tracker_recovering_trackers", _GAUGE, "Trackers being recovered now, or waiting for their turn."
+)
 LONGEST_RECOVERY: Final = Family(
     "delayed_tracker_longest_recovery_seconds",
     _GAUGE,
-    "Age of the oldest recovery in progress; 0 if there is none.",
+    "Age of the oldest recovery in progress, without its wait for a turn; 0 if there is none.",
 )
 RECOVERIES: Final = Family(
     "delayed_tracker_recovery_duration_seconds",

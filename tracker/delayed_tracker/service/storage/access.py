@@ -27,8 +27,8 @@ _STORES_BESIDES: Final = 2
 """Buckets sorted, encoded and stored at a time, besides those of one tracker, which may hang. All of 80 trackers that seal
 together would be in memory twice.
 """
-_STORE_LOOK_MS: Final = 250
-"""While none ends for so long, more begin."""
+_STORE_LOOK_MS: Final = 1_000
+"""A bucket that takes longer waits for its storage, and others begin beside it."""
 
 
 class StorageAccess:
@@ -59,7 +59,7 @@ class StorageAccess:
         self.loads = loads
         """Budget of the snapshot rows in memory."""
         self.slots = asyncio.Semaphore(limits.storage_operations_max)
-        self.store_turns = Turns(limits.tracker_operations_max + _STORES_BESIDES, _STORE_LOOK_MS, limits, clock)
+        self.store_turns = Turns(limits.tracker_operations_max + _STORES_BESIDES, _STORE_LOOK_MS, clock)
         """Turns of the effects that store a bucket."""
         self.writer = f"{rng.getrandbits(64):016x}"
         """Name of this process in catalogues.

@@ -226,7 +226,9 @@ class LogWriter:
         return batch, parts
 
     def _failed(self, error: StorageError, trackers: list[TrackerLog]) -> None:
-        if self.failure is None or isinstance(error, LogBroken):
+        if isinstance(error, LogBroken):
+            self._events.broken(error)
+        elif self.failure is None:
             self._events.not_written(error)
         self.failure = error
         self.failed_count += 1

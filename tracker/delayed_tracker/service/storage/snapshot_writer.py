@@ -126,7 +126,7 @@ class SnapshotWriter(Publication):
         self._results = results
         self._counters = counters
         self._marked_through = 0
-        """Number up to which the log may be cut: the highest that the catalogue was given as its mark."""
+        """Number up to which the log may be cut: the highest mark of a checkpoint or a deletion."""
 
     async def attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         """Perform a storage operation. If the storage is unavailable, repeat it, unless ``finishing`` is set."""
@@ -218,7 +218,7 @@ class SnapshotWriter(Publication):
     async def record_consumed(self, look: Callable[[], Consumption]) -> Consumption | None:
         """Record the consumed positions of each bucket, and remove deleted buckets from the catalogue, in one write.
 
-        It is tried once. A failure is logged and counted: without an add log, these positions are delivered again.
+        It is tried once, after what an earlier write has left to undo. A failure is logged and counted: without an add log, these positions are delivered again.
 
         Args:
             look: returns the state to record. It is called when no other write to the catalogue is under way.
@@ -226,12 +226,12 @@ class SnapshotWriter(Publication):
         """
         try:
             async with self.catalogue_lock:
-                consumption = look()
-                gone, mark = consumption.gone, consumption.mark
-                await self._results.until_logged()
                 if self.undoing:
                     # A catalogue that still names what is to be undone does not contain what the mark says.
                     await self.replace(remove=(), add=(), epoch=self._results.epoch)
+                consumption = look()
+                gone, mark = consumption.gone, consumption.mark
+                await self._results.until_logged()
                 known = await self._storage.list(*self._tracker)
                 checkpoint = await self._access.offload(checkpointed, known.entries, consumption.remaining)
                 self._counters.summaries_unreadable += len(checkpoint.unreadable)

@@ -1,8 +1,8 @@
 """Turns of work that would only crowd itself if all of it ran at once: a few at a time, the most urgent first.
 
 What a call asks for comes first, then what an open waits for, then what nobody waits for; among equals what falls due
-first, if that is known, then what came first. A storage that is slow, or hangs for some trackers, delays no others: while
-nothing ends, more begins.
+first, if that is known, then what came first. A piece takes up room only at first: a storage that is slow, or hangs for
+some trackers, delays the others by as much, and no longer.
 
 Recoveries take turns because each step of each would wait behind the same step of all others, and all would end
 together: of 1,000 trackers opened at once the first was answered after 2.2 to 7 s, and with two at a time after 0.7 to
@@ -15,12 +15,13 @@ import heapq
 import itertools
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from delayed_tracker.service.clock import Clock, Timer
-from delayed_tracker.service.limits import ServiceLimits
 
 _ASKED, _AWAITED, _LEFT = range(3)
+_STALE_MAX: Final = 64
+"""Places in the order that count no more, beside as many as there are turns."""
 _Entry: TypeAlias = tuple[int, float, int, "_Turn"]
 """Rank, deadline, number and turn: the least comes first."""
 
@@ -28,7 +29,7 @@ _Entry: TypeAlias = tuple[int, float, int, "_Turn"]
 class _Turn:
     """Turn of one piece of work, from when it is known until it has ended."""
 
-    __slots__ = ("asked", "begun", "caller_count", "due_ms", "entry", "number")
+    __slots__ = ("asked", "begun", "caller_count", "due_ms", "entry", "is_under_way", "number")
 
     def __init__(self, number: int, due_ms: int | None) -> None:
         self.number = number
@@ -36,6 +37,7 @@ class _Turn:
         self.asked = False
         self.caller_count = 0
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_under_way = False
         self.entry: _Entry | None = None
         """Its place in the order; None when it has begun."""
 
@@ -50,24 +52,22 @@ class Turns:
     """The work of one kind of all trackers, under way and waiting.
 
     Args:
-        at_once: pieces under way at a time, as long as they end.
-        look_ms: if none has ended for so long, half as many more may be under way.
-        limits: has the most that are ever under way, ``storage_operations_max``.
-        clock: for the time in which none ends.
+        at_once: pieces under way at a time, without those that take long.
+        look_ms: a piece that is under way for so long takes up no room any more.
+        clock: for the time that a piece takes.
     """
 
-    def __init__(self, at_once: int, look_ms: int, limits: ServiceLimits, clock: Clock) -> None:
+    def __init__(self, at_once: int, look_ms: int, clock: Clock) -> None:
         self.running_count = 0
         """Pieces under way."""
         self._at_once = at_once
         self._look_ms = look_ms
-        self._limits = limits
         self._clock = clock
         self._numbers = itertools.count()
         self._turns: dict[Hashable, _Turn] = {}
         self._order: list[_Entry] = []
-        self._running_max = at_once
-        self._has_ended = False
+        self._young: dict[_Turn, float] = {}
+        """Pieces that take up room, in the order in which they began, and when that was."""
         self._timer: Timer | None = None
 
     def join(self, work: Hashable, *, due_ms: int | None = None) -> None:
@@ -89,10 +89,12 @@ class Turns:
     def leave(self, work: Hashable) -> None:
         """Note that a piece of work has ended, also if it never began."""
         turn = self._turns.pop(work)
-        if turn.entry is None:
-            self.running_count -= 1
-            self._has_ended = True
         turn.entry = None
+        if turn.is_under_way:
+            self.running_count -= 1
+            self._young.pop(turn, None)
+        else:
+            turn.begun.cancel()
         self._begin()
 
     @asynccontextmanager
@@ -129,31 +131,38 @@ class Turns:
 
     def _place(self, turn: _Turn) -> None:
         """Put a turn where its rank belongs. Its earlier place in the order counts no more."""
-        if not turn.begun.done() and (turn.entry is None or turn.entry[0] != turn.rank):
-            turn.entry = (turn.rank, turn.due_ms, turn.number, turn)
-            heapq.heappush(self._order, turn.entry)
+        if turn.begun.done() or (turn.entry is not None and turn.entry[0] == turn.rank):
+            return
+        turn.entry = (turn.rank, turn.due_ms, turn.number, turn)
+        heapq.heappush(self._order, turn.entry)
+        if len(self._order) > 2 * len(self._turns) + _STALE_MAX:
+            self._order = [entry for entry in self._order if entry[-1].entry is entry]
+            heapq.heapify(self._order)
 
     def _begin(self) -> None:
-        """Begin the most urgent pieces, as many as may be under way."""
-        while self._order and self.running_count < self._running_max:
+        """Begin the most urgent pieces, as many as there is room for."""
+        while self._order and len(self._young) < self._at_once:
             entry = heapq.heappop(self._order)
             turn = entry[-1]
             if turn.entry is entry:
                 turn.entry = None
+                turn.is_under_way = True
                 self.running_count += 1
+                self._young[turn] = self._clock.elapsed_ms()
                 if not turn.begun.done():  # else its task was cancelled, and leaves at once
                     turn.begun.set_result(None)
         if self.running_count == len(self._turns):  # none waits
-            self._running_max = self._at_once
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-        elif self._timer is None:
-            self._has_ended = False
-            self._timer = self._clock.call_later(self._look_ms, self._look)
+        elif self._timer is None and self._young:
+            age_ms = self._clock.elapsed_ms() - next(iter(self._young.values()))
+            self._timer = self._clock.call_later(max(0.0, self._look_ms - age_ms), self._look)
 
     def _look(self) -> None:
         self._timer = None
-        if not self._has_ended:
-            self._running_max = max(self._at_once, min(self._running_max * 3 // 2, self._limits.storage_operations_max))
+        now_ms = self._clock.elapsed_ms()
+        for turn, begun_ms in list(self._young.items()):
+            if now_ms - begun_ms >= self._look_ms:
+                del self._young[turn]
         self._begin()

@@ -31,6 +31,7 @@ REPEATED_AFTER_MS: Final = 60_000
 """Interval, in milliseconds, at which a lasting failure is logged."""
 
 LOG_NOT_WRITTEN: Final = "add log not written, adds are refused"
+LOG_BROKEN: Final = "add log broken, nothing is written to it until the service is restarted"
 LOG_WORKS_AGAIN: Final = "add log works again"
 LOG_NOT_CUT: Final = "add log not cut"
 
@@ -139,6 +140,10 @@ class AddLogEvents:
         """Log that commits begin to fail."""
         if self._budget.allows(LOG_NOT_WRITTEN):
             _log.error(LOG_NOT_WRITTEN, reason=error.reason, error=error.message)
+
+    def broken(self, error: DelayedTrackerError) -> None:
+        """Log that nothing is written any more. There is one such line."""
+        _log.error(LOG_BROKEN, reason=error.reason, error=error.message)
 
     def works_again(self, failed_count: int) -> None:
         """Log that commits succeed again, after ``failed_count`` failures since the start."""

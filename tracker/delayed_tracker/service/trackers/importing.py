@@ -2,7 +2,7 @@
 
     stage      each bucket is verified as it arrives, and stored as an object that no catalogue names
     exchange   one catalogue write replaces the old buckets by the new ones (``SnapshotWriter.exchange``)
-    switch     the core takes over the new buckets under a new epoch (``TrackerHost.adopt``), and
+    switch     the core takes over the new buckets under a new epoch (``Ownership.adopt``), and
                requests the deletion of the old ones
 
 A tracker that is not loaded is recovered first: then the sweep of its recovery cannot delete staged objects, and the

@@ -74,6 +74,7 @@ class LogKeeper:
         self._looked_at: dict[TrackerKey, int] = {}
         self._sealing: set[TrackerKey] = set()
         self._task: asyncio.Task[None] | None = None
+        self._relief: asyncio.Task[None] | None = None
         self._closing = False
         writer.committed = self.committed
 
@@ -127,6 +128,8 @@ class LogKeeper:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if self._task is task:  # cancelled before it ran
             self._task = None
+        if self._relief is task:
+            self._relief = None
         if not task.cancelled() and (error := task.exception()) is not None:
             task.get_loop().call_exception_handler({"message": "keeping the add log short failed", "exception": error})
 
@@ -148,9 +151,9 @@ class LogKeeper:
                     self.checkpoint_count += 1
                     self._looked_at[tracker.key] = tracker.log_bytes
         if self._is_half_full and not self._closing:
-            await self._make_room()
+            self._make_room()
 
-    async def _make_room(self) -> None:
+    def _make_room(self) -> None:
         """Begin to seal what holds a quarter of the log's limit."""
         wanted = self._writer.limits.add_log_bytes_max // 4
         sizes = {tracker.key: tracker for tracker in self._trackers() if tracker.log_bytes}
@@ -162,15 +165,25 @@ class LogKeeper:
             tracker.seal_open_buckets()
             # What is consumed already, and in no bucket that was sealed now.
             self._wanted[tracker.key] = None
-        for key, size in sorted(self.unloaded.items(), key=lambda each: each[1], reverse=True):
-            if wanted <= 0 or self._closing:
-                return
-            wanted -= size
-            with suppress(DelayedTrackerError):  # The next commit tries again, or an open says why.
-                await self._relieve(key)
+        if wanted > 0 and self.unloaded and self._relief is None:
+            # In a task of its own: recoveries may take long, and open trackers are checkpointed meanwhile.
+            self._relief = asyncio.get_running_loop().create_task(self._relieve_unloaded(wanted))
+            self._relief.add_done_callback(self._ended)
+
+    async def _relieve_unloaded(self, wanted: int) -> None:
+        """Store what the log has of trackers that are not open, the largest first, until ``wanted`` bytes are free."""
+        try:
+            for key, size in sorted(self.unloaded.items(), key=lambda each: each[1], reverse=True):
+                if wanted <= 0 or self._closing:
+                    return
+                wanted -= size
+                with suppress(DelayedTrackerError):  # The next commit tries again, or an open says why.
+                    await self._relieve(key)
+        finally:
+            self._relief = None
 
     async def close(self) -> None:
         """Begin nothing more, and return when nothing is under way."""
         self._closing = True
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        if under_way := [task for task in (self._task, self._relief) if task is not None]:
+            await asyncio.wait(under_way)

@@ -24,8 +24,8 @@ from delayed_tracker.service.trackers.unloading import IdleTrackers
 
 RECOVERIES_AT_ONCE: Final = 2
 """Recoveries under way at a time; the first of many took twice as long with 8. See ``storage/turns``."""
-_LOOK_MS: Final = 50
-"""While none ends for so long, more begin."""
+_LOOK_MS: Final = 30
+"""A recovery that takes longer waits for its storage, and others begin beside it."""
 
 
 class Hosts(Protocol):
@@ -75,7 +75,7 @@ class Recoveries:
         self._log_keeper = log_keeper
         self._idle = idle
         self._outcome = outcome
-        self._turns = Turns(RECOVERIES_AT_ONCE, _LOOK_MS, shared.limits, shared.clock)
+        self._turns = Turns(RECOVERIES_AT_ONCE, _LOOK_MS, shared.clock)
         self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
         self._reloads: dict[TrackerKey, asyncio.Task[None]] = {}
 
@@ -88,9 +88,14 @@ class Recoveries:
         """Return the recoveries and the returns."""
         return [*self._recoveries.values(), *self._reloads.values()]
 
-    def under_way(self, key: TrackerKey) -> asyncio.Task[None] | None:
-        """Return the recovery of a tracker; None if there is none."""
-        return self._recoveries.get(key)
+    def is_recovering(self, key: TrackerKey) -> bool:
+        """Return True if a tracker is being recovered, or waits for it."""
+        return key in self._recoveries
+
+    async def until_over(self, host: TrackerHost) -> None:
+        """Return when the recovery of a tracker has ended, which may have failed. A call waits for it."""
+        self._turns.ask(host)
+        await asyncio.wait([self._recoveries[host.key]])
 
     def ask(self, host: TrackerHost) -> None:
         """Let a tracker go first: a call has asked for it."""
@@ -120,13 +125,12 @@ class Recoveries:
 
     async def _recover(self, host: TrackerHost, mark_delete: Position | None) -> None:
         recovery = TrackerRecovery(host.key, self._shared.access, host.counters)
-        with self._shared.instruments.recoveries.measured():
-            await self._turns.until_turn(host)
-            with self._events.recovering(host, recovery):
-                core = await recovery.run(self._limits, mark_delete=mark_delete, now=host.now())
-                if self._log_keeper is not None:
-                    self._log_keeper.opened(host.key, recovery.log_bytes)
-                host.attach_core(core, recovery.log_bytes)
+        await self._turns.until_turn(host)
+        with self._shared.instruments.recoveries.measured(), self._events.recovering(host, recovery):
+            core = await recovery.run(self._limits, mark_delete=mark_delete, now=host.now())
+            if self._log_keeper is not None:
+                self._log_keeper.opened(host.key, recovery.log_bytes)
+            host.attach_core(core, recovery.log_bytes)
         if self._idle is not None:
             self._idle.watch()
         self._shared.access.failures.succeeded(host.key, RECOVERY_FAILED)

@@ -175,7 +175,7 @@ class TrackerRegistry:
 
     @property
     def recovering_count(self) -> int:
-        """Trackers being recovered now."""
+        """Trackers being recovered now, or waiting for it."""
         return self._recoveries.recovering_count
 
     @property
@@ -315,6 +315,7 @@ class TrackerRegistry:
         while True:
             await self.until_settled(key)
             host = self._hosts.get(key) or self._begin_recovery(key, None)
+            self._recoveries.ask(host)
             await self._recoveries.until_ready(host)
             if host.state is HostState.READY:
                 host.touch()
@@ -322,8 +323,8 @@ class TrackerRegistry:
 
     async def unload_unclaimed(self, key: TrackerKey) -> None:
         """Close a tracker that was loaded for one operation, unless it was opened since."""
-        if (recovery := self._recoveries.under_way(key)) is not None:
-            await asyncio.wait([recovery])
+        if self._recoveries.is_recovering(key):
+            await self._recoveries.until_over(self._hosts[key])
         host = self._hosts.get(key)
         if host is not None and host.state is HostState.READY and host.ownership.is_unclaimed:
             self._close(host, "CLOSED")
@@ -481,8 +482,8 @@ class TrackerRegistry:
     async def _until_recovered(self, key: TrackerKey) -> None:
         """Wait until the tracker is neither being recovered, closing nor removed. The recovery may have failed."""
         await self.until_settled(key)
-        while (recovery := self._recoveries.under_way(key)) is not None:
-            await asyncio.wait([recovery])
+        while self._recoveries.is_recovering(key):
+            await self._recoveries.until_over(self._hosts[key])
             await self.until_settled(key)
 
     # -- the add log --------------------------------------------------------------------------------------------------

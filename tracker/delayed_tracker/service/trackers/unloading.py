@@ -1,7 +1,7 @@
 """Looks for trackers that nobody uses, and drops their cores from memory.
 
 A tracker that is idle for ``tracker_idle_unload_ms`` is checkpointed: then the catalogue and the add log have all of it,
-and it can be recovered at any time under its epoch. It stays open. The registry brings it back before a call, and
+and it can be recovered at any time under its epoch. It stays open. ``recoveries`` brings it back before a call, and
 before it falls due.
 """
 
