@@ -33,4 +33,8 @@ class Wakeup(NamedTuple):
 
 def earliest(moments: Iterable[int | None]) -> int | None:
     """Return the earliest of the given times of one clock, without Nones; None if there is none."""
-    return min((moment for moment in moments if moment is not None), default=None)
+    first = None
+    for moment in moments:
+        if moment is not None and (first is None or moment < first):
+            first = moment
+    return first

@@ -13,7 +13,7 @@ deletes and counts them.
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -178,17 +178,28 @@ class EffectRunner:
 
     async def _perform(self, effect: Effect) -> None:
         begun_ms = self._account.begin()
-        turn = self._access.store_turns.taken() if isinstance(effect, StoreSnapshot) else nullcontext()
-        async with self._slots_of(type(effect)), turn, self._access.slots:
-            match effect:
-                case StoreSnapshot():
-                    await self._store(effect, begun_ms)
-                case LoadSegments():
-                    await self._load(effect, begun_ms)
-                case DeleteSnapshots():
-                    await self._delete(effect, begun_ms)
-                case MergeSnapshots():
-                    await self._merge(effect, begun_ms)
+        async with self._slots_of(type(effect)):
+            if isinstance(effect, StoreSnapshot):
+                await self._store_in_turn(effect, begun_ms)
+                return
+            async with self._access.slots:
+                match effect:
+                    case LoadSegments():
+                        await self._load(effect, begun_ms)
+                    case DeleteSnapshots():
+                        await self._delete(effect, begun_ms)
+                    case MergeSnapshots():
+                        await self._merge(effect, begun_ms)
+
+    async def _store_in_turn(self, effect: StoreSnapshot, begun_ms: float) -> None:
+        turns, work = self._access.store_turns, object()
+        turns.join(work)
+        try:
+            await turns.until_turn(work)
+            async with self._access.slots:
+                await self._store(effect, begun_ms)
+        finally:
+            turns.leave(work)
 
     def _succeeded(self, kind: str, begun_ms: float, bucket_id: int, *, count: int = 1) -> None:
         labels = (("bucket_id", str(bucket_id)), ("subscription", self._key.subscription), ("topic", self._key.topic))

@@ -13,13 +13,15 @@ of each are in memory meanwhile.
 import asyncio
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Hashable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from delayed_tracker.service.clock import Clock, Timer
 
 _ASKED, _AWAITED, _LEFT = range(3)
+_TIMER_MS: Final = 1.0
+"""A timer may be early by a rounding error, and must not be set again for that."""
 _STALE_MAX: Final = 64
 """Places in the order that count no more, beside as many as there are turns."""
 _Entry: TypeAlias = tuple[int, float, int, "_Turn"]
@@ -97,17 +99,6 @@ class Turns:
             turn.begun.cancel()
         self._begin()
 
-    @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
-        """Wait for a turn, which lasts until the end of the block; for work that nobody waits for."""
-        work = object()
-        self.join(work)
-        try:
-            await self.until_turn(work)
-            yield
-        finally:
-            self.leave(work)
-
     @contextmanager
     def awaited(self, work: Hashable) -> Iterator[None]:
         """Note that an open waits for a piece of work during the block; nothing happens unless it has a turn."""
@@ -131,9 +122,10 @@ class Turns:
 
     def _place(self, turn: _Turn) -> None:
         """Put a turn where its rank belongs. Its earlier place in the order counts no more."""
-        if turn.begun.done() or (turn.entry is not None and turn.entry[0] == turn.rank):
+        rank = turn.rank
+        if turn.begun.done() or (turn.entry is not None and turn.entry[0] == rank):
             return
-        turn.entry = (turn.rank, turn.due_ms, turn.number, turn)
+        turn.entry = (rank, turn.due_ms, turn.number, turn)
         heapq.heappush(self._order, turn.entry)
         if len(self._order) > 2 * len(self._turns) + _STALE_MAX:
             self._order = [entry for entry in self._order if entry[-1].entry is entry]
@@ -163,6 +155,6 @@ class Turns:
         self._timer = None
         now_ms = self._clock.elapsed_ms()
         for turn, begun_ms in list(self._young.items()):
-            if now_ms - begun_ms >= self._look_ms:
+            if now_ms - begun_ms >= self._look_ms - _TIMER_MS:
                 del self._young[turn]
         self._begin()

@@ -341,10 +341,13 @@ class TrackerGate:
         """
         return core.replay_required and self._replay_told_epoch != core.epoch
 
-    def mark_replay_reported(self, core: TrackerCore) -> None:
-        """Note that a poll reports the present news, if there is any."""
-        if core.replay_required:
-            self._replay_told_epoch = core.epoch
+    def report_replay(self, core: TrackerCore) -> bool:
+        """Note that a poll reports whether a replay is required; return True if that is news of this epoch."""
+        if not core.replay_required:
+            return False
+        is_news = self._replay_told_epoch != core.epoch
+        self._replay_told_epoch = core.epoch
+        return is_news
 
     def arm(self, core: TrackerCore) -> bool:
         """Arm the next wake-up. Return True if a waiting poll could succeed right now."""

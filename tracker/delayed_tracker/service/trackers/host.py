@@ -363,8 +363,7 @@ class TrackerHost:
                     )
                 max_count = min(max_count, room)
             delivery = core.pop_due(max_count, now, lease_ms=lease_ms)
-            answers = len(delivery.indexes) > 0 or self._gate.has_unreported_replay(core)
-            self._gate.mark_replay_reported(core)
+            answers = self._gate.report_replay(core) or len(delivery.indexes) > 0
             # Not all that follows a step: a poll that took nothing must not cause its own next call.
             self._gate.run_effects(core)
             self._gate.arm(core)
