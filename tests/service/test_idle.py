@@ -3,6 +3,9 @@
 import asyncio
 import gc
 import tracemalloc
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from multiprocessing import get_context
 
 import pytest
 
@@ -24,8 +27,18 @@ DAY_MS = 86_400_000
 @pytest.mark.parametrize(
     ("count", "bytes_max"), [(1_000, 6 * 10**6), pytest.param(10_000, 50 * 10**6, marks=pytest.mark.deep)]
 )
-def test_idle_trackers_cost_some_kilobytes_each_and_no_wake_up(monkeypatch, count, bytes_max):
+def test_idle_trackers_cost_some_kilobytes_each_and_no_wake_up(count, bytes_max):
     """Open trackers without work for a day of virtual time have no timer, no wake-up and no waiting task."""
+    in_a_new_process(_no_wake_up, count, bytes_max)
+
+
+def in_a_new_process(measure, *args):
+    """Measure memory where no thread of another test allocates any meanwhile."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
+        processes.submit(measure, *args).result()
+
+
+def _no_wake_up(count, bytes_max):
     woken = []
     wake = TrackerGate.wake
 
@@ -33,7 +46,7 @@ def test_idle_trackers_cost_some_kilobytes_each_and_no_wake_up(monkeypatch, coun
         woken.append(gate)
         wake(gate)
 
-    monkeypatch.setattr(TrackerGate, "wake", noted)
+    TrackerGate.wake = noted
     # The debug mode of the event loop is off: it keeps a stack for every task and every timer.
     asyncio.run(_idle(count, bytes_max), debug=False)
     assert woken == []
@@ -67,6 +80,12 @@ async def _idle(count, bytes_max):
 @pytest.mark.parametrize("count", [500, pytest.param(2_000, marks=pytest.mark.deep)])
 def test_unloaded_trackers_cost_less_than_half_of_loaded_ones(count):
     """Each has a hundred indexes that are due in a month; the records in the add log do not count."""
+    in_a_new_process(_unload, count)
+
+
+def _unload(count):
+    with suppress(AssertionError):
+        asyncio.run(_unloaded(5), debug=False)  # loads modules and kernels
     asyncio.run(_unloaded(count), debug=False)
 
 

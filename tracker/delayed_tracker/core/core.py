@@ -63,6 +63,8 @@ class TrackerCore:
     ``epoch`` is the owner's, carried by effects; everything at or below ``mark_delete`` is acknowledged.
     """
 
+    __slots__ = ("__weakref__", "_lifecycle", "_merger", "_state", "_upkeep")
+
     def __init__(self, limits: TrackerLimits, *, epoch: int = 0, mark_delete: Position = BEFORE_ALL) -> None:
         self._state = TrackerState(limits, epoch=epoch, mark_delete=mark_delete)
         self._lifecycle = BucketLifecycle(self._state, LoadBudget(limits.loaded_indexes_max).share())

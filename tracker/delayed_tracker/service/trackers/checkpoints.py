@@ -1,12 +1,16 @@
 """Records in the catalogue what one tracker has consumed, and cuts the records of the add log that it then contains."""
 
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Final
 
 from delayed_tracker.service.errors import TrackerBroken, TrackerNotOpen
 from delayed_tracker.service.storage.snapshot_writer import Consumption
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.service.trackers.gate import TrackerGate
 from delayed_tracker.storage.protocol import LogMark
+
+_NOTHING: Final[Mapping[int, int]] = {}  # shared by idle trackers
 
 
 class Checkpoints:
@@ -16,12 +20,12 @@ class Checkpoints:
 
     def __init__(self, gate: TrackerGate) -> None:
         self._gate = gate
-        self._recorded: dict[int, int] = {}
+        self._recorded: Mapping[int, int] = _NOTHING
         """Positions that were still tracked, of each stored bucket, when the catalogue learnt of it last."""
 
     def forget(self) -> None:
         """Forget what the catalogue knows: the core is about to be dropped."""
-        self._recorded = {}
+        self._recorded = _NOTHING
 
     async def record(self) -> bool:
         """Record the consumed positions in the catalogue, and cut what the add log no longer has to keep.
