@@ -20,8 +20,9 @@ from delayed_tracker.storage.add_log import (
     require_page,
     require_parts,
 )
-from delayed_tracker.storage.errors import LogBroken, SnapshotConflict, StorageInUse, StorageUnavailable
+from delayed_tracker.storage.errors import LogBroken, StorageInUse, StorageUnavailable
 from delayed_tracker.storage.sqlite import log_rows
+from delayed_tracker.storage.sqlite.log_appends import NotContinued, TrackerIds, append_each, append_known
 from delayed_tracker.storage.sqlite.log_schema import LOG_SCHEMA
 from delayed_tracker.storage.sqlite.snapshots import reclaim
 from delayed_tracker.storage.sqlite.storage import file_of
@@ -48,6 +49,8 @@ class SqliteAddLog:
         self._threads: SqliteThreads | None = None
         self._broken: str | None = None
         """Message of the fsync that failed; None if none did."""
+        self._tracker_ids = TrackerIds()
+        """Used by the writer thread alone."""
         self.at_point: Callable[[str], None] = _pass
         """Called by the writer thread with the name of a point: ``append.commit`` and ``cut.commit`` come just before
         those commits.
@@ -57,6 +60,7 @@ class SqliteAddLog:
         """Open or create the file and lock it."""
         if self._threads is not None:
             raise StorageInUse(f"this process has {self._path} open already; close it first")
+        self._tracker_ids = TrackerIds()  # those of the file that is opened now
         self._threads = SqliteThreads(self._path, LOG_SCHEMA, reader_count=READER_COUNT)
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
@@ -76,13 +80,12 @@ class SqliteAddLog:
             require_text(part.topic, part.cursor)
 
         def append(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-            refused: list[tuple[str, str]] = []
+            with contextlib.suppress(NotContinued), transaction(connection):
+                append_known(connection, parts, writer=writer, ids=self._tracker_ids)
+                self.at_point("append.commit")
+                return []
             with transaction(connection):
-                for part in parts:
-                    try:
-                        log_rows.append(connection, part, writer=writer)
-                    except SnapshotConflict:  # it is raised before anything of the part is written
-                        refused.append((part.topic, part.cursor))
+                refused = append_each(connection, parts, writer=writer, ids=self._tracker_ids)
                 self.at_point("append.commit")
             return refused
 

@@ -1,4 +1,4 @@
-"""SQL statements for the add log: plain functions on a connection, run in a writer or reader thread.
+"""SQL statements for the add log, except those of an append: plain functions on a connection, run in a writer or reader thread.
 
 A row has consecutive records of one commit: their lengths as little-endian u32, then their bytes. Its CRC32C covers
 tracker, first number and count as well. A number up to the last one that no sound row has is corrupt, whether its row is
@@ -7,24 +7,24 @@ damaged, under a wrong key, or gone.
 
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import google_crc32c
 
-from delayed_tracker.storage.add_log import LogAppend, LogExtent, LoggedRecord, LogPage, require_no_gap
+from delayed_tracker.storage.add_log import LogExtent, LoggedRecord, LogPage
 from delayed_tracker.storage.protocol import require_epoch
 from delayed_tracker.storage.sqlite.threads import read_transaction
 
-ROW_BYTES: Final = 1024 * 1024
-"""Size of a row's records, except of a row with a single larger one."""
 _LENGTH_BYTES: Final = 4
 _CHECKED: Final = struct.Struct("<qqq")
 _EXTENT: Final = "topic, cursor, epoch, last_number, record_bytes, claims_void_through"
 
 
-def own(connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, writer: str, after: int) -> int:
-    """Record an epoch and its writer; return the tracker's last number. Runs in the caller's transaction.
+def own(
+    connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, writer: str, after: int
+) -> tuple[int, int]:
+    """Record an epoch and its writer; return the tracker's id and its last number. Runs in the caller's transaction.
 
     Args:
         connection: of the writer.
@@ -43,56 +43,13 @@ def own(connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, 
         epoch_now, writer_now = row
         require_epoch(f"the log of {topic!r}, {cursor!r}", epoch_now, writer_now, epoch, writer)
         writer = writer or (writer_now if epoch == epoch_now else "")
-    (last_number,) = connection.execute(
+    tracker_id, last_number = connection.execute(
         "INSERT INTO trackers (topic, cursor, epoch, writer, last_number, cut_through, record_bytes) "
         "VALUES (?, ?, ?, ?, ?, ?, 0) "
-        "ON CONFLICT DO UPDATE SET epoch = excluded.epoch, writer = excluded.writer RETURNING last_number",
+        "ON CONFLICT DO UPDATE SET epoch = excluded.epoch, writer = excluded.writer RETURNING tracker_id, last_number",
         (topic, cursor, epoch, writer, after, after),
     ).fetchone()
-    return int(last_number)
-
-
-def append(connection: sqlite3.Connection, part: LogAppend, *, writer: str) -> None:
-    """Add the records of a part that are not on record. Runs in the caller's transaction.
-
-    Raises:
-        SnapshotConflict: as :func:`own`.
-        InvalidInput: the part begins above the next number.
-    """
-    first_number, records = part.first_number, part.records
-    tracker_id = _advance(connection, part, writer, first_number, records)
-    if tracker_id is None:  # the first append of an owner, or one that is repeated or refused
-        last_number = own(connection, part.topic, part.cursor, epoch=part.epoch, writer=writer, after=first_number - 1)
-        require_no_gap(part, last_number)
-        first_number, records = last_number + 1, records[last_number + 1 - first_number :]
-        if not records:
-            return
-        tracker_id = _advance(connection, part, writer, first_number, records)
-        assert tracker_id is not None
-    connection.executemany(
-        "INSERT INTO records (tracker_id, first_number, count, crc32c, payload) VALUES (?, ?, ?, ?, ?)",
-        _rows(tracker_id, first_number, records),
-    )
-
-
-def _advance(
-    connection: sqlite3.Connection, part: LogAppend, writer: str, first_number: int, records: Sequence[bytes]
-) -> int | None:
-    """Record the number of the last of the records; return the tracker's id, or None if something else is on record."""
-    row = connection.execute(
-        "UPDATE trackers SET last_number = ?, record_bytes = record_bytes + ? "
-        "WHERE topic = ? AND cursor = ? AND epoch = ? AND ? IN (writer, '') AND last_number = ? RETURNING tracker_id",
-        (
-            first_number + len(records) - 1,
-            sum(map(len, records)),
-            part.topic,
-            part.cursor,
-            part.epoch,
-            writer,
-            first_number - 1,
-        ),
-    ).fetchone()
-    return None if row is None else int(row[0])
+    return int(tracker_id), int(last_number)
 
 
 def cut(connection: sqlite3.Connection, topic: str, cursor: str, through: int) -> None:
@@ -168,20 +125,6 @@ def extents(connection: sqlite3.Connection) -> list[LogExtent]:
     return [LogExtent(*row) for row in rows]
 
 
-def _rows(tracker_id: int, first_number: int, records: Sequence[bytes]) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """Yield rows of consecutive records: tracker, first number, count, checksum, payload."""
-    start = 0
-    while start < len(records):
-        end, size = start + 1, len(records[start])
-        while end < len(records) and (size := size + len(records[end])) <= ROW_BYTES:
-            end += 1
-        block = records[start:end]
-        payload = b"".join((struct.pack(f"<{len(block)}I", *map(len, block)), *block))
-        key = (tracker_id, first_number + start, len(block))
-        yield *key, _checksum(key, payload), payload
-        start = end
-
-
 def _sound_records(connection: sqlite3.Connection, tracker_id: int, after: int) -> Iterator[tuple[int, bytes]]:
     """Yield the records above a number, of sound rows alone."""
     rows = connection.execute(
@@ -190,13 +133,13 @@ def _sound_records(connection: sqlite3.Connection, tracker_id: int, after: int) 
         "ORDER BY first_number",
         {"tracker": tracker_id, "first": after + 1},
     )
-    for first_number, count, checksum, payload in rows:
+    for first_number, count, crc32c, payload in rows:
         # A damaged value may be of another type.
         if not (
             isinstance(first_number, int)
             and isinstance(count, int)
             and isinstance(payload, bytes)
-            and checksum == _checksum((tracker_id, first_number, count), payload)
+            and crc32c == checksum((tracker_id, first_number, count), payload)
         ):
             continue
         offset = count * _LENGTH_BYTES
@@ -206,5 +149,6 @@ def _sound_records(connection: sqlite3.Connection, tracker_id: int, after: int) 
             offset += length
 
 
-def _checksum(key: tuple[int, int, int], payload: bytes) -> int:
+def checksum(key: tuple[int, int, int], payload: bytes) -> int:
+    """Return the CRC32C of a row: tracker, first number, count, then the payload."""
     return int(google_crc32c.extend(google_crc32c.value(_CHECKED.pack(*key)), payload))

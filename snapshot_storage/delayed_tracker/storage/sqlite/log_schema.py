@@ -1,7 +1,8 @@
 """Tables of the add log's file, which is beside the snapshots' file.
 
 Its pages are smaller than those of snapshots: a commit writes each page that it touches into the write-ahead log, and the
-records of most commits are short.
+records of most commits are short. Rows are appended, whatever tracker they are of, so that a commit of many trackers fills
+few pages; only the short entries of the index go to each tracker's place.
 """
 
 from typing import Final
@@ -26,13 +27,14 @@ LOG_SCHEMA: Final = FileSchema(
             UNIQUE (topic, cursor)
         )""",
         """CREATE TABLE records (
+            row_id INTEGER PRIMARY KEY,
             tracker_id INTEGER NOT NULL REFERENCES trackers,
             first_number INTEGER NOT NULL,
             count INTEGER NOT NULL,
             crc32c INTEGER NOT NULL,
-            payload BLOB NOT NULL,
-            PRIMARY KEY (tracker_id, first_number)
-        ) WITHOUT ROWID""",
+            payload BLOB NOT NULL
+        )""",
+        "CREATE UNIQUE INDEX records_by_number ON records (tracker_id, first_number)",
     ),
 )
 """Records of the numbers above ``cut_through`` up to ``last_number`` are in rows; each number is in one row."""
