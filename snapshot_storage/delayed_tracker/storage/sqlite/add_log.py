@@ -22,7 +22,13 @@ from delayed_tracker.storage.add_log import (
 )
 from delayed_tracker.storage.errors import LogBroken, StorageInUse, StorageUnavailable
 from delayed_tracker.storage.sqlite import log_rows
-from delayed_tracker.storage.sqlite.log_appends import NotContinued, TrackerIds, append_each, append_known
+from delayed_tracker.storage.sqlite.log_appends import (
+    NotContinued,
+    TrackerIds,
+    append_each,
+    append_known,
+    prepare_to_append,
+)
 from delayed_tracker.storage.sqlite.log_schema import LOG_SCHEMA
 from delayed_tracker.storage.sqlite.snapshots import reclaim
 from delayed_tracker.storage.sqlite.storage import file_of
@@ -39,6 +45,11 @@ def log_path_of(path: Path) -> Path:
 
 def _pass(_point: str) -> None:
     """Do nothing at a named point; tests replace this."""
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    prepare_to_append(connection)
+    reclaim(connection)
 
 
 class SqliteAddLog:
@@ -64,7 +75,7 @@ class SqliteAddLog:
         self._threads = SqliteThreads(self._path, LOG_SCHEMA, reader_count=READER_COUNT)
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
-            await self._threads.open(reclaim)
+            await self._threads.open(_prepare)
             undo.pop_all()
 
     async def close(self) -> None:
@@ -80,14 +91,12 @@ class SqliteAddLog:
             require_text(part.topic, part.cursor)
 
         def append(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-            with contextlib.suppress(NotContinued), transaction(connection):
+            self.at_point("append.commit")
+            with contextlib.suppress(NotContinued):
                 append_known(connection, parts, writer=writer, ids=self._tracker_ids)
-                self.at_point("append.commit")
                 return []
             with transaction(connection):
-                refused = append_each(connection, parts, writer=writer, ids=self._tracker_ids)
-                self.at_point("append.commit")
-            return refused
+                return append_each(connection, parts, writer=writer, ids=self._tracker_ids)
 
         return await self._write(append)
 

@@ -1,32 +1,45 @@
-"""Writes the records of one commit: of trackers whose ids are known all at once, of the others one by one.
+"""Writes the records of one commit: by one statement if each part continues what is on record, else part by part.
 
 Each statement gives up the interpreter's lock and waits for it again, behind an event loop that is busy with the next
-requests. So a commit takes as few statements as it can: one for the trackers of a group, one for their rows.
+requests. So a commit of many trackers is one INSERT into a view, whose trigger does the rest for each row.
 """
 
+import contextlib
 import sqlite3
 import struct
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Final
 
 from delayed_tracker.storage.add_log import LogAppend, require_no_gap
 from delayed_tracker.storage.errors import SnapshotConflict
 from delayed_tracker.storage.sqlite.log_rows import checksum, own
-
-T = TypeVar("T")
+from delayed_tracker.storage.sqlite.threads import transaction
 
 ROW_BYTES: Final = 1024 * 1024
 """Size of a row's records, except of a row with a single larger one."""
-_GROUP_MAX: Final = 64
-"""Most rows of a statement. Its text depends on their number, so that groups are powers of two."""
+_STATEMENT_ROWS_MAX: Final = 64
+"""Most rows of one statement: their number is a part of its text, and the module keeps 128 prepared statements."""
 _KNOWN_MAX: Final = 4096
-"""Trackers whose ids are kept, in order of use."""
+"""Trackers whose ids are kept."""
+_APPENDING: Final = """
+    CREATE TEMP VIEW appended (tracker_id, first_number, count, crc32c, payload, record_bytes, epoch, writer)
+        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+    CREATE TEMP TRIGGER append INSTEAD OF INSERT ON appended BEGIN
+        UPDATE trackers SET last_number = last_number + NEW.count, record_bytes = record_bytes + NEW.record_bytes
+            WHERE tracker_id = NEW.tracker_id AND last_number = NEW.first_number - 1 AND epoch = NEW.epoch
+            AND NEW.writer IN (writer, '');
+        SELECT RAISE(ROLLBACK, 'not continued') WHERE changes() <> 1;
+        INSERT INTO records (tracker_id, first_number, count, crc32c, payload)
+            VALUES (NEW.tracker_id, NEW.first_number, NEW.count, NEW.crc32c, NEW.payload);
+    END;
+"""
+"""They belong to the connection, and are not in the file."""
 
 
 class NotContinued(Exception):
-    """A tracker is not known, or its records are not continued by their owner: the transaction is to be rolled back."""
+    """A part does not continue its tracker's records as their owner: it is the first, is repeated, or is refused."""
 
 
 class TrackerIds:
@@ -35,47 +48,43 @@ class TrackerIds:
     def __init__(self) -> None:
         self._ids: OrderedDict[tuple[str, str], int] = OrderedDict()
 
-    def of(self, part: LogAppend) -> int | None:
-        """Return the id of a part's tracker, or None if it is not known."""
+    def of(self, part: LogAppend) -> int:
+        """Return the id of a part's tracker. Raises NotContinued if it is not kept."""
         key = (part.topic, part.cursor)
-        if (tracker_id := self._ids.get(key)) is not None:
-            self._ids.move_to_end(key)
+        if (tracker_id := self._ids.get(key)) is None:
+            raise NotContinued
+        self._ids.move_to_end(key)
         return tracker_id
 
     def keep(self, part: LogAppend, tracker_id: int) -> None:
-        """Keep the id of a part's tracker instead of the one that was not used for longest."""
+        """Keep the id of a part's tracker; give up the one that was not used for longest if there are too many."""
         self._ids[part.topic, part.cursor] = tracker_id
         if len(self._ids) > _KNOWN_MAX:
             self._ids.popitem(last=False)
 
 
-def append_known(connection: sqlite3.Connection, parts: Sequence[LogAppend], *, writer: str, ids: TrackerIds) -> None:
-    """Add the records of all parts, each of which continues its tracker's records as their owner.
+def prepare_to_append(connection: sqlite3.Connection) -> None:
+    """Give a connection what :func:`append_known` needs."""
+    connection.executescript(_APPENDING)
 
-    Runs in the caller's transaction.
+
+def append_known(connection: sqlite3.Connection, parts: Sequence[LogAppend], *, writer: str, ids: TrackerIds) -> None:
+    """Add the records of all parts, each of which continues its tracker's records as their owner, and commit.
 
     Raises:
-        NotContinued: some part does not: it is the first of an owner, is repeated, or is refused.
+        NotContinued: a part does not. Nothing was written.
     """
-    known = [(tracker_id, part) for part in parts if (tracker_id := ids.of(part)) is not None]
-    if len(known) < len(parts):
-        raise NotContinued
-    for group in _groups(known):
-        values = chain.from_iterable(
-            (tracker_id, part.epoch, part.first_number - 1, len(part.records), sum(map(len, part.records)))
-            for tracker_id, part in group
-        )
-        advanced = connection.execute(
-            "UPDATE trackers SET last_number = column3 + column4, record_bytes = record_bytes + column5 "  # noqa: S608  # placeholders
-            f"FROM (VALUES {_placeholders(5, len(group))}) "
-            "WHERE tracker_id = column1 AND epoch = column2 AND last_number = column3 AND ? IN (writer, '')",
-            (*values, writer),
-        )
-        if advanced.rowcount != len(group):
-            raise NotContinued
-    _insert(
-        connection, [row for tracker_id, part in known for row in _rows(tracker_id, part.first_number, part.records)]
-    )
+    rows = [
+        (*row, part.epoch, writer) for part in parts for row in _rows(ids.of(part), part.first_number, part.records)
+    ]
+    groups = [rows[start : start + _STATEMENT_ROWS_MAX] for start in range(0, len(rows), _STATEMENT_ROWS_MAX)]
+    with transaction(connection) if len(groups) > 1 else contextlib.nullcontext():
+        for group in groups:
+            values = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(group))
+            try:
+                connection.execute(f"INSERT INTO appended VALUES {values}", tuple(chain.from_iterable(group)))  # noqa: S608  # placeholders
+            except sqlite3.IntegrityError as error:  # by the trigger, which has rolled back
+                raise NotContinued from error
 
 
 def append_each(
@@ -90,55 +99,33 @@ def append_each(
     """
     refused: list[tuple[str, str]] = []
     for part in parts:
+        first_number, after = part.first_number, part.first_number - 1
         try:
             tracker_id, last_number = own(
-                connection, part.topic, part.cursor, epoch=part.epoch, writer=writer, after=part.first_number - 1
+                connection, part.topic, part.cursor, epoch=part.epoch, writer=writer, after=after
             )
         except SnapshotConflict:  # it is raised before anything of the part is written
             refused.append((part.topic, part.cursor))
             continue
         require_no_gap(part, last_number)
         ids.keep(part, tracker_id)
-        records = part.records[last_number + 1 - part.first_number :]
-        connection.execute(
-            "UPDATE trackers SET last_number = last_number + ?, record_bytes = record_bytes + ? WHERE tracker_id = ?",
-            (len(records), sum(map(len, records)), tracker_id),
-        )
-        _insert(connection, list(_rows(tracker_id, last_number + 1, records)))
+        for row in _rows(tracker_id, last_number + 1, part.records[last_number + 1 - first_number :]):
+            connection.execute("INSERT INTO appended VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, part.epoch, writer))
     return refused
 
 
-def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, int, int, bytes]]) -> None:
-    for group in _groups(rows):
-        connection.execute(
-            "INSERT INTO records (tracker_id, first_number, count, crc32c, payload) "  # noqa: S608  # placeholders
-            f"VALUES {_placeholders(5, len(group))}",
-            tuple(chain.from_iterable(group)),
-        )
-
-
-def _placeholders(columns: int, rows: int) -> str:
-    return ", ".join([f"({', '.join('?' * columns)})"] * rows)
-
-
-def _groups(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the items in groups whose sizes are powers of two, the largest first."""
-    start = 0
-    while (left := len(items) - start) > 0:
-        size = min(_GROUP_MAX, 1 << (left.bit_length() - 1))
-        yield items[start : start + size]
-        start += size
-
-
-def _rows(tracker_id: int, first_number: int, records: Sequence[bytes]) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """Yield rows of consecutive records: tracker, first number, count, checksum, payload."""
+def _rows(
+    tracker_id: int, first_number: int, records: Sequence[bytes]
+) -> Iterator[tuple[int, int, int, int, bytes, int]]:
+    """Yield rows of consecutive records: tracker, first number, count, checksum, payload, bytes of the records."""
     start = 0
     while start < len(records):
         end, size = start + 1, len(records[start])
-        while end < len(records) and (size := size + len(records[end])) <= ROW_BYTES:
+        while end < len(records) and size + len(records[end]) <= ROW_BYTES:
+            size += len(records[end])
             end += 1
         block = records[start:end]
         payload = b"".join((struct.pack(f"<{len(block)}I", *map(len, block)), *block))
         key = (tracker_id, first_number + start, len(block))
-        yield *key, checksum(key, payload), payload
+        yield *key, checksum(key, payload), payload, size
         start = end

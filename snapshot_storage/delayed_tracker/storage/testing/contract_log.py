@@ -212,7 +212,7 @@ async def a_page_is_bounded_by_bytes(factory: LogFactory) -> None:
 
 
 async def one_commit_has_many_trackers(factory: LogFactory) -> None:
-    """Each tracker of a commit keeps its own records, also if commits run concurrently."""
+    """Each tracker of a commit keeps its own records, also if commits run concurrently or one tracker is refused."""
     count = 200
     names = [(f"topic-{number % 7}", f"cursor-{number}") for number in range(count)]
     async with _started(factory, "many") as log:
@@ -223,8 +223,17 @@ async def one_commit_has_many_trackers(factory: LogFactory) -> None:
         require_equal(
             [(each.topic, each.cursor) for each in await log.extents()], sorted(names), "trackers of the extents"
         )
-        for n, (topic, cursor) in enumerate(names):
-            await _require_content(log, 1, [b"%d" % n, b"-", b"%d more" % n], topic=topic, cursor=cursor)
+        *others, fenced = names
+        await log.take_over(*fenced, epoch=2, writer="next")
+        last = [_part(4, b"%d last" % n, topic=topic, cursor=cursor) for n, (topic, cursor) in enumerate(names)]
+        for _ in range(2):
+            require_equal(await log.append(last, writer="writer"), [fenced], "refused trackers")
+        await _append(log, *last[:-1])
+        for n, (topic, cursor) in enumerate(others):
+            content = [b"%d" % n, b"-", b"%d more" % n, b"%d last" % n]
+            await _require_content(log, 1, content, topic=topic, cursor=cursor)
+        n = len(others)
+        await _require_content(log, 1, [b"%d" % n, b"-", b"%d more" % n], topic=fenced[0], cursor=fenced[1])
 
 
 async def records_have_any_size(factory: LogFactory) -> None:
