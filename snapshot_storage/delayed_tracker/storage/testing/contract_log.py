@@ -147,6 +147,13 @@ async def a_gap_is_refused_as_a_whole(factory: LogFactory) -> None:
             LogExtent("topic", "before", 1, 0, 0),
             "extent of a tracker whose part came with the gap",
         )
+    async with _started(factory, "gap-in-many") as log:
+        await _append(log, *(_part(1, b"1", cursor=f"{number}") for number in range(100)))
+        with expect(InvalidInput, "an append of many trackers with a gap"):
+            await log.append(
+                [_part(2 + number // 99, b"x", cursor=f"{number}") for number in range(100)], writer="writer"
+            )
+        require_equal({extent.last_number for extent in await log.extents()}, {1}, "last numbers")
 
 
 async def an_older_epoch_is_refused_alone(factory: LogFactory) -> None:
