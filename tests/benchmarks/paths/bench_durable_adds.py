@@ -18,10 +18,10 @@ ABOUT = (
     "commits. Two services run side by side, one without the add log (trackerDurableAdds=false); repeats alternate between "
     "them, and a share is that of two repeats in a row. Redis, where it is measured: ZADD of 1,000 members, as many "
     "commands under way over one connection, hiredis, its append-only file on the same disk and never rewritten. Fsyncs are of "
-    "4 KiB in a file of their own on that disk, 20 a second while the services are measured."
+    "4 KiB in a file of their own on that disk, 4 a second while the services are measured."
 )
 POLICIES = ("everysec", "always")
-FSYNC_PAUSE_MS = 50
+FSYNC_PAUSE_MS = 250
 SETTINGS = ("true", "false")
 """Values of trackerDurableAdds, in the order of the measurements."""
 DISPATCHERS = {"one dispatcher": 1, "durable": 4}
