@@ -75,6 +75,9 @@ class Lease:
         return self.indexes.take(self.bits.contains(self.indexes.positions))
 
 
+_NO_LEASES: Final[dict[int, list[Lease]]] = {}  # shared by idle trackers: the first entry replaces it
+
+
 class LeaseTable:
     """All leases, by id and by expiry; ``bits`` is the union of their positions."""
 
@@ -97,7 +100,7 @@ class LeaseTable:
         self._limits = limits
         # Created when the first lease expires: most trackers are idle.
         self._ended: EndedLeases | None = None
-        self._leases: dict[int, list[Lease]] = {}
+        self._leases = _NO_LEASES
         self._expiries: OrderedMap[tuple[int, int], Lease] = OrderedMap()
         self._last_id = 0
         self._last_part = 0
@@ -169,6 +172,8 @@ class LeaseTable:
         self._last_part += 1
         lease = Lease(lease_id, self._last_part, expires_at_ms, indexes)
         self._parts_bytes += lease.nbytes
+        if not self._leases:
+            self._leases = {}
         self._leases.setdefault(lease_id, []).append(lease)
         self._expiries[expires_at_ms, lease.part] = lease
         if self._unlisted is None:

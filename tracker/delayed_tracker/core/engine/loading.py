@@ -5,6 +5,7 @@ one segment is read once it is due.
 """
 
 from itertools import chain
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Instant
 
+_NO_LOADS: Final[dict[int, tuple[LoadSegments, Bucket]]] = {}  # shared by idle trackers: the first entry replaces it
+
 
 class SegmentLoads:
     """Loads of one tracker, at most one for each bucket."""
@@ -25,7 +28,7 @@ class SegmentLoads:
     def __init__(self, state: TrackerState, effects: EffectQueue, share: LoadShare) -> None:
         self._state = state
         self._effects = effects
-        self._in_flight: dict[int, tuple[LoadSegments, Bucket]] = {}
+        self._in_flight = _NO_LOADS
         self._row_count = 0
         """Rows of the loads in flight."""
         self.share = share
@@ -72,6 +75,8 @@ class SegmentLoads:
             end = max(first + 1, self.near_segments(snapshot, first, now, rows_max=room))
             effect = LoadSegments(self._effects.new_id(), state.epoch, snapshot.bucket_id, first, end - 1)
             snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment = effect.effect_id, first, end
+            if not self._in_flight:
+                self._in_flight = {}
             self._in_flight[effect.effect_id] = (effect, bucket)
             self._row_count += snapshot.bounds.row_count(first, end)
             state.segments.update(bucket)

@@ -5,6 +5,7 @@ loaded when they are nearly due. The object and its bits stay the same: sealing 
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.index.runs import Run
@@ -15,6 +16,11 @@ from delayed_tracker.core.values.verb_results import BucketState
 
 _SNAPSHOT_BYTES = 2_200
 """Memory of a stored bucket without bits and segments: its range, its segment columns and its entries in the queues."""
+
+
+_NO_LEDGERS: Final[
+    dict[int, None]
+] = {}  # shared by empty buckets, of which an idle tracker has two: the first ledger replaces it
 
 
 @dataclass(slots=True)
@@ -116,7 +122,7 @@ class Bucket:
     bits: PositionBitmap = field(default_factory=PositionBitmap)
     memory: MemoryCopies | None = field(default_factory=MemoryCopies)
     snapshot: SnapshotSegments | None = None
-    ledgers: dict[int, None] = field(default_factory=dict)
+    ledgers: dict[int, None] = field(default_factory=lambda: _NO_LEDGERS)
     """Ledgers under which the ledger index lists this bucket. Not a set: an empty set takes more memory."""
     first: Position | None = None
     last: Position | None = None

@@ -119,6 +119,8 @@ class Membership:
 
     def _note_ledger(self, bucket: Bucket, ledger: int) -> None:
         if ledger not in bucket.ledgers:
+            if not bucket.ledgers:
+                bucket.ledgers = {}
             bucket.ledgers[ledger] = None
             self.listed_count += 1
             self._by_ledger.setdefault(ledger, []).append(bucket)

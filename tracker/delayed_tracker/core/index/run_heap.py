@@ -6,6 +6,7 @@ put away.
 
 import heapq
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from delayed_tracker.core.index.merged_rows import ReadyRows, last_key, merge_ahead
 from delayed_tracker.core.index.runs import HeadKey, Run
@@ -18,6 +19,10 @@ _STALE_SLACK = 64
 _AHEAD_MIN = 16_384
 _AHEAD_MAX = 65_536
 """Maximum of rows merged ahead: 32 bytes each while they wait."""
+
+
+_NO_RUNS: Final[dict[int, Run]] = {}  # shared by idle trackers, as is the next: the first entry replaces both
+_NO_BUCKETS: Final[dict[int, dict[int, Run]]] = {}
 
 
 class RunHeap:
@@ -36,8 +41,8 @@ class RunHeap:
     )
 
     def __init__(self) -> None:
-        self._runs: dict[int, Run] = {}
-        self._by_bucket: dict[int, dict[int, Run]] = {}
+        self._runs = _NO_RUNS
+        self._by_bucket: dict[int, dict[int, Run]] = _NO_BUCKETS
         self._heap: list[tuple[HeadKey, int]] = []
         self._next_run_id = 1
         self.loaded_count = 0
@@ -64,6 +69,8 @@ class RunHeap:
         """Start a run for a bucket, empty or with sorted rows; ``is_stored`` is True if a snapshot also has them."""
         run = Run(self._next_run_id, bucket_number, rows, is_stored=is_stored)
         self._next_run_id += 1
+        if not self._runs:
+            self._runs, self._by_bucket = {}, {}
         self._runs[run.run_id] = run
         self._by_bucket.setdefault(bucket_number, {})[run.run_id] = run
         self.loaded_count += len(run)
@@ -215,7 +222,7 @@ class RunHeap:
 
     def clear(self) -> None:
         """Forget all runs."""
-        self._runs, self._by_bucket, self._heap, self.ready = {}, {}, [], None
+        self._runs, self._by_bucket, self._heap, self.ready = _NO_RUNS, _NO_BUCKETS, [], None
         self.loaded_count = self.stored_count = self.nbytes = 0
 
     def _push(self, run: Run) -> None:

@@ -7,6 +7,7 @@ This is the membership of one bucket. The number changes only when a bit changes
 import struct
 from array import array
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 from pyroaring import BitMap
@@ -102,13 +103,18 @@ def entries_by_ledger(positions: PositionColumns) -> Iterator[tuple[int, BitMap]
         yield int(ledgers[start]), BitMap(array("I", entries[start:end].tobytes()))
 
 
+_NO_LEDGERS: Final[
+    dict[int, BitMap]
+] = {}  # shared by empty sets, of which an idle tracker has three: the first ledger replaces it
+
+
 class PositionBitmap:
     """Mutable set of positions. One owner; not thread-safe, reads included."""
 
     __slots__ = ("_by_ledger", "_count", "_lent")
 
     def __init__(self) -> None:
-        self._by_ledger: dict[int, BitMap] = {}
+        self._by_ledger = _NO_LEDGERS
         self._count = 0
         self._lent: dict[int, BitMap] | None = None
         """The directory that :meth:`lend` shared: neither it nor a bitmap in it is changed."""
@@ -310,12 +316,10 @@ class PositionBitmap:
     def _writable(self, ledger: int) -> BitMap | None:
         """Return the bitmap of a ledger, or None, after copying it and the directory if they are lent."""
         lent = self._lent
-        if lent is None:
-            return self._by_ledger.get(ledger)
-        if self._by_ledger is lent:
-            self._by_ledger = lent.copy()
+        if self._by_ledger is lent or not self._by_ledger:
+            self._by_ledger = self._by_ledger.copy()
         bitmap = self._by_ledger.get(ledger)
-        if bitmap is not None and bitmap is lent.get(ledger):
+        if lent is not None and bitmap is not None and bitmap is lent.get(ledger):
             bitmap = self._by_ledger[ledger] = bitmap.copy()
         return bitmap
 
@@ -328,7 +332,7 @@ class PositionBitmap:
     def clear(self) -> int:
         """Remove all positions. Return the number of positions removed."""
         count, self._count = self._count, 0
-        self._by_ledger = {}
+        self._by_ledger = _NO_LEDGERS
         return count
 
     def copy(self) -> "PositionBitmap":
@@ -386,9 +390,9 @@ class PositionBitmap:
         Raises:
             InvalidInput: the bytes are cut short, too long, or hold an invalid bitmap.
         """
-        bits = cls()
+        by_ledger: dict[int, BitMap] = {}
         if not stored:
-            return bits
+            return cls()
         try:
             (ledger_count,) = _HEADER.unpack_from(stored, 0)
             offset = _HEADER.size
@@ -405,14 +409,12 @@ class PositionBitmap:
                     raise InvalidInput("position bitmap", f"{len(stored)} bytes", "the bytes are cut short")
                 bitmap = BitMap.deserialize(stored[offset : offset + size])
                 offset += size
-                if bitmap:
-                    bits._by_ledger[ledger] = bitmap
-                    bits._count += len(bitmap)
+                by_ledger[ledger] = bitmap
         except (struct.error, ValueError) as error:
             raise InvalidInput("position bitmap", f"{len(stored)} bytes", "the bytes are not a bitmap") from error
         if offset != len(stored):
             raise InvalidInput("position bitmap", f"{len(stored)} bytes", f"only {offset} of them belong to it")
-        return bits
+        return cls.from_bitmaps(by_ledger)
 
     @property
     def nbytes(self) -> int:
