@@ -58,7 +58,6 @@ def test_contains_equals_membership(held, asked):
     bits = bits_of(held)
     assert bits.contains(PositionColumns.of(asked)).tolist() == [position in set(held) for position in asked]
     assert [bits.has(position) for position in asked] == [position in set(held) for position in asked]
-    assert [bits.has_ledger(p.ledger_id) for p in asked] == [p.ledger_id in {h.ledger_id for h in held} for p in asked]
 
 
 @given(batches, st.builds(Position, st.sampled_from([-1, 0, 1, 3, INT63_MAX]), st.one_of(st.just(-1), entries)))
@@ -227,7 +226,6 @@ READS = {
     *("bitmap_of", "bitmaps", "check", "contains", "copy", "deserialize", "estimated_nbytes", "first", "from_bitmaps"),
     *(
         "has",
-        "has_ledger",
         "intersection_count",
         "last",
         "last_entry",

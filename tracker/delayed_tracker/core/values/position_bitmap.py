@@ -161,10 +161,6 @@ class PositionBitmap:
         """Number of ledgers with a position. O(1)."""
         return len(self._by_ledger)
 
-    def has_ledger(self, ledger_id: int) -> bool:
-        """Return True if any position lies in this ledger. O(1)."""
-        return ledger_id in self._by_ledger
-
     def has(self, position: Position) -> bool:
         """Return True if the position is in the set. O(1)."""
         bitmap = self._by_ledger.get(position.ledger_id)
