@@ -28,6 +28,7 @@ LATEST_MS = 20_000
 _LEDGER_ENTRIES = 50
 _REPLAY_BATCH = 500
 _DRAIN_S = 120.0
+_RECONNECT_S = 0.1
 _SETTINGS = ClientSettings(call_timeout_s=60.0, wait_for_ready=False)
 
 Rows = list[tuple[int, int, int]]
@@ -81,7 +82,9 @@ class LoadClient:
         """Work with each service that is published, until one is drained."""
         generation, drained = 0, False
         while not drained:
-            feed = await next_feed(path, generation)
+            # The same service again, too: on a busy machine a recovery may take longer than a call waits.
+            feed = await next_feed(path, generation - 1)
+            await asyncio.sleep(_RECONNECT_S if feed.generation == generation else 0)
             generation = feed.generation
             with suppress(Unavailable, TrackerNotOpen):
                 async with DelayedTrackerClient.connect(feed.address, settings=_SETTINGS) as client:
