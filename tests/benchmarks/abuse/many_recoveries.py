@@ -153,9 +153,8 @@ async def main(options: argparse.Namespace) -> None:
         others = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
         service, began_s = await started(url)
         try:
-            others.submit(
-                open_behind, service.grpc_address, (), options.indexes
-            ).result()  # it has imported all it needs
+            # It has imported all it needs when it is timed.
+            others.submit(open_behind, service.grpc_address, (), options.indexes).result()
             await fill(service, options.trackers, options.indexes)
             print(f"filled in {time.perf_counter() - began_s:.0f} s: {_sizes(directory)}", flush=True)
             print("listens ms   first answer ms   longest later ms   all behind ms   idle MB   resident MB")

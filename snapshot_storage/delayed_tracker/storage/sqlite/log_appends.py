@@ -10,7 +10,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 from delayed_tracker.storage.add_log import LogAppend, require_no_gap
 from delayed_tracker.storage.errors import SnapshotConflict
@@ -23,6 +23,8 @@ _STATEMENT_ROWS_MAX: Final = 64
 """Most rows of one statement: their number is a part of its text, and the module keeps 128 prepared statements."""
 _KNOWN_MAX: Final = 4096
 """Trackers whose ids are kept."""
+_Row: TypeAlias = tuple[int, int, int, int, bytes, int, int, str]
+"""Values of the view's columns, below."""
 _APPENDING: Final = """
     CREATE TEMP VIEW appended (tracker_id, first_number, count, crc32c, payload, record_bytes, epoch, writer)
         AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
@@ -74,15 +76,12 @@ def append_known(connection: sqlite3.Connection, parts: Sequence[LogAppend], *, 
     Raises:
         NotContinued: a part does not. Nothing was written.
     """
-    rows = [
-        (*row, part.epoch, writer) for part in parts for row in _rows(ids.of(part), part.first_number, part.records)
-    ]
+    rows = [row for part in parts for row in _rows(ids.of(part), part, part.first_number, writer)]
     groups = [rows[start : start + _STATEMENT_ROWS_MAX] for start in range(0, len(rows), _STATEMENT_ROWS_MAX)]
     with transaction(connection) if len(groups) > 1 else contextlib.nullcontext():
         for group in groups:
-            values = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(group))
             try:
-                connection.execute(f"INSERT INTO appended VALUES {values}", tuple(chain.from_iterable(group)))  # noqa: S608  # placeholders
+                _insert(connection, group)
             except sqlite3.IntegrityError as error:  # by the trigger, which has rolled back
                 raise NotContinued from error
 
@@ -99,7 +98,7 @@ def append_each(
     """
     refused: list[tuple[str, str]] = []
     for part in parts:
-        first_number, after = part.first_number, part.first_number - 1
+        after = part.first_number - 1
         try:
             tracker_id, last_number = own(
                 connection, part.topic, part.cursor, epoch=part.epoch, writer=writer, after=after
@@ -109,15 +108,20 @@ def append_each(
             continue
         require_no_gap(part, last_number)
         ids.keep(part, tracker_id)
-        for row in _rows(tracker_id, last_number + 1, part.records[last_number + 1 - first_number :]):
-            connection.execute("INSERT INTO appended VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, part.epoch, writer))
+        for row in _rows(tracker_id, part, last_number + 1, writer):
+            _insert(connection, [row])
     return refused
 
 
-def _rows(
-    tracker_id: int, first_number: int, records: Sequence[bytes]
-) -> Iterator[tuple[int, int, int, int, bytes, int]]:
-    """Yield rows of consecutive records: tracker, first number, count, checksum, payload, bytes of the records."""
+def _insert(connection: sqlite3.Connection, rows: Sequence[_Row]) -> None:
+    """Let the trigger advance the trackers and store the rows, in one statement."""
+    values = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(rows))
+    connection.execute(f"INSERT INTO appended VALUES {values}", tuple(chain.from_iterable(rows)))  # noqa: S608  # question marks alone
+
+
+def _rows(tracker_id: int, part: LogAppend, first_number: int, writer: str) -> Iterator[_Row]:
+    """Yield the rows of a part's records from a number on."""
+    records = part.records[first_number - part.first_number :]
     start = 0
     while start < len(records):
         end, size = start + 1, len(records[start])
@@ -127,5 +131,5 @@ def _rows(
         block = records[start:end]
         payload = b"".join((struct.pack(f"<{len(block)}I", *map(len, block)), *block))
         key = (tracker_id, first_number + start, len(block))
-        yield *key, checksum(key, payload), payload, size
+        yield *key, checksum(key, payload), payload, size, part.epoch, writer
         start = end

@@ -1,4 +1,4 @@
-"""SQL statements for the add log, except those of an append: plain functions on a connection, run in a writer or reader thread.
+"""SQL statements for the add log, except those of an append: plain functions on a connection, run in one of its threads.
 
 A row has consecutive records of one commit: their lengths as little-endian u32, then their bytes. Its CRC32C covers
 tracker, first number and count as well. A number up to the last one that no sound row has is corrupt, whether its row is

@@ -18,9 +18,8 @@ _SNAPSHOT_BYTES = 2_200
 """Memory of a stored bucket without bits and segments: its range, its segment columns and its entries in the queues."""
 
 
-_NO_LEDGERS: Final[
-    dict[int, None]
-] = {}  # shared by empty buckets, of which an idle tracker has two: the first ledger replaces it
+# Shared by empty buckets, of which an idle tracker has two: the first ledger replaces it.
+_NO_LEDGERS: Final[dict[int, None]] = {}
 
 
 @dataclass(slots=True)

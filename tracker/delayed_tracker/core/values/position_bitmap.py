@@ -103,9 +103,8 @@ def entries_by_ledger(positions: PositionColumns) -> Iterator[tuple[int, BitMap]
         yield int(ledgers[start]), BitMap(array("I", entries[start:end].tobytes()))
 
 
-_NO_LEDGERS: Final[
-    dict[int, BitMap]
-] = {}  # shared by empty sets, of which an idle tracker has three: the first ledger replaces it
+# Shared by empty sets, of which an idle tracker has three: the first ledger replaces it.
+_NO_LEDGERS: Final[dict[int, BitMap]] = {}
 
 
 class PositionBitmap:
