@@ -15,7 +15,7 @@ import structlog
 
 from tests.simulation.mutations import mutate
 
-STEP_COUNT = 80
+STEP_COUNT = 64
 
 CHUNK = 10
 FAILURES_SHOWN = 5

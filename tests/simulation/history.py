@@ -5,7 +5,7 @@ import selectors
 
 from tests.simulation.durable_world import DurableWorld
 
-STEP_COUNT = 80
+STEP_COUNT = 64
 HANG_SECONDS = 60
 
 

@@ -389,7 +389,7 @@ class World:
             await self.crash()
         await settle()
         self.audit()
-        if len(self.trace) % 7 == 0:
+        if len(self.trace) % 16 == 0:
             await self.audit_metrics()
 
     async def audit_metrics(self):
