@@ -196,9 +196,9 @@ MUTATIONS = (
     ),
     Mutation(
         "apply a new deadline beside the old one",
-        f"{CORE}/engine/replaying.py",
-        "            _forget(state, lifecycle, change.indexes.positions)\n            _track",
-        "            _track",
+        f"{CORE}/rules/net_changes.py",
+        "steps.append((number, True, True))",
+        "steps.append((number, False, True))",
     ),
     Mutation(
         "skip what is due at a recovery",

@@ -118,9 +118,9 @@ class TrackerCore:
         self._state.journal = Journal(last_number)
         self._state.offered_through = offered_through
 
-    def replay(self, number: int, change: Change) -> None:
-        """Apply a change that was logged; the numbers ascend, and none comes after the first call of another verb."""
-        replaying.replay(self._upkeep.settled(), self._lifecycle, number, change)
+    def replay(self, numbers: Sequence[int], changes: Sequence[Change]) -> None:
+        """Apply changes that were logged, at least one; their numbers ascend, and none comes after another verb."""
+        replaying.replay(self._upkeep.settled(), self._lifecycle, numbers, changes)
         self._state.settle()
 
     def skip_changes(self, last_number: int) -> None:

@@ -1,54 +1,42 @@
-"""Changes of an add log applied to a recovered tracker, in order, as they were answered.
+"""Changes of an add log applied to a recovered tracker, as they were answered.
 
 Nothing is decided again: a position that is due by now stays tracked and is handed out, because its add was answered.
 A change whose effect the recovered buckets have already changes nothing (``delayed_tracker.core.values.changes``).
 """
 
+from collections.abc import Sequence
+
 from delayed_tracker.core.engine import adding
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState
-from delayed_tracker.core.values.changes import (
-    Added,
-    Change,
-    MarkDeleteAdvanced,
-    OfferedThrough,
-    Removed,
-    Rescheduled,
-)
+from delayed_tracker.core.rules.net_changes import net_changes
+from delayed_tracker.core.values.changes import Change
 from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
 
 
-def replay(state: TrackerState, lifecycle: BucketLifecycle, number: int, change: Change) -> None:
-    """Apply the change with a number, which is above that of the change before.
+def replay(state: TrackerState, lifecycle: BucketLifecycle, numbers: Sequence[int], changes: Sequence[Change]) -> None:
+    """Apply changes with ascending numbers, which are above that of the change before, at least one.
 
-    It counts towards ``recovered``: what it removes was recovered and is gone again. The tracker has a journal.
+    They count towards ``recovered``: what they remove was recovered and is gone again. The tracker has a journal.
     """
     journal = state.journal
     assert journal is not None
-    assert number > journal.last_number
-    # Rows of the change are pinned under its number: the journal gives them the number after its last.
-    journal.last_number = number - 1
-    _apply(state, lifecycle, change)
-    journal.last_number = number
-
-
-def _apply(state: TrackerState, lifecycle: BucketLifecycle, change: Change) -> None:
-    match change:
-        case Added():
-            _track(state, lifecycle, change.indexes)
-        case Rescheduled():
-            _forget(state, lifecycle, change.indexes.positions)
-            _track(state, lifecycle, change.indexes)
-        case Removed():
-            _forget(state, lifecycle, change.positions)
-        case MarkDeleteAdvanced():
-            if change.mark_delete > state.mark_delete:
-                state.mark_delete = change.mark_delete
-                trimmed, buckets = state.trim(change.mark_delete)
-                state.counters.recovered -= trimmed
-                lifecycle.retire(buckets)
-        case OfferedThrough():
-            state.offered_through = change.position
+    assert numbers[0] > journal.last_number
+    net = net_changes(numbers, changes)
+    if net.mark_delete is not None and net.mark_delete > state.mark_delete:
+        state.mark_delete = net.mark_delete
+        trimmed, buckets = state.trim(net.mark_delete)
+        state.counters.recovered -= trimmed
+        lifecycle.retire(buckets)
+    if len(net.removed):
+        _forget(state, lifecycle, net.removed)
+    if net.first_added is not None:
+        # Rows are pinned under the first change that added one: the journal gives them the number after its last.
+        journal.last_number = net.first_added - 1
+        _track(state, lifecycle, net.added)
+    if net.offered_through is not None:
+        state.offered_through = net.offered_through
+    journal.last_number = numbers[-1]
 
 
 def _track(state: TrackerState, lifecycle: BucketLifecycle, indexes: IndexColumns) -> None:

@@ -83,14 +83,17 @@ class LogReplay:
 def _apply(core: TrackerCore, page: LogPage, claims_void_through: int) -> int:
     """Apply a page, without void claims; return the number of its records that cannot be read."""
     lost_count = sum(last - first + 1 for first, last in page.corrupt)
+    numbers: list[int] = []
+    changes: list[Change] = []
     for each in page.records:
-        change: Change | None = None
         try:
             change = decode_change(each.record)
         except SnapshotCorrupt:
             lost_count += 1
-        if isinstance(change, OfferedThrough) and each.number <= claims_void_through:
-            change = None
-        if change is not None:
-            core.replay(each.number, change)
+            continue
+        if not isinstance(change, OfferedThrough) or each.number > claims_void_through:
+            numbers.append(each.number)
+            changes.append(change)
+    if changes:
+        core.replay(numbers, changes)
     return lost_count
