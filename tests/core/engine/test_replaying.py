@@ -35,7 +35,7 @@ def replayed(changes, at_a_time):
 
 @pytest.mark.parametrize("at_a_time", [2, 4, len(HISTORY)])
 def test_changes_may_be_applied_together(at_a_time):
-    """What is tracked, its deadlines, the counters, the cursor and the claim are those of one after the other."""
+    """Deadlines, counters, cursor and claim are those of one after the other."""
     single, together = replayed(HISTORY, 1), replayed(HISTORY, at_a_time)
     for shell in (single, together):
         assert shell.core.last_change == len(HISTORY)
@@ -55,10 +55,10 @@ def test_changes_may_be_applied_together(at_a_time):
 
 def test_what_has_come_and_gone_seals_no_bucket():
     """A thousand batches that were acknowledged leave no bucket behind."""
-    changes = []
-    for ledger in range(1, 501):
-        rows = [(LATER_MS, ledger, entry) for entry in range(10)]
-        changes += [Added(IndexColumns.of(rows)), Removed(positions(*[row[1:] for row in rows]))]
+    batches = [[(LATER_MS, ledger, entry) for entry in range(10)] for ledger in range(1, 501)]
+    changes = [Added(IndexColumns.of(rows)) for rows in batches]
+    changes += [Removed(positions(*[row[1:] for row in rows])) for rows in batches]
+    assert replayed(changes, 1).asked(StoreSnapshot) != []
     shell = replayed(changes, len(changes))
     assert shell.core.last_change == 1_000
     assert shell.asked(StoreSnapshot) == []
