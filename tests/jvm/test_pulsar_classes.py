@@ -104,11 +104,23 @@ def test_without_a_recent_jdk(commands, monkeypatch):
         find_java()
 
 
+FLIPPED = ("tests/jvm/test_framed.py", "-k", "flipped")
+RECOVERY = ("tests/bookkeeper/servers/test_servers.py", "-k", "fences")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("ci", "outcome", "status"), [("", "1 skipped", 0), ("true", "1 error", 1)])
-def test_tests_without_java_are_skipped_save_in_ci(commands, ci, outcome, status):
+@pytest.mark.parametrize(
+    ("test", "ci", "outcome", "status"),
+    [
+        (FLIPPED, "", "1 skipped", 0),
+        (FLIPPED, "true", "1 error", 1),
+        (RECOVERY, "", "1 skipped", 0),
+        (RECOVERY, "true", "1 error", 1),
+    ],
+)
+def test_tests_without_java_are_skipped_save_in_ci(commands, test, ci, outcome, status):
     """Without Java the tests are skipped, or fail in CI, with the reason."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/jvm/test_framed.py", "-k", "flipped"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *test]
     ran = subprocess.run(
         # The JIT is off, because the cache of kernels is not found with this environment either.
         command,

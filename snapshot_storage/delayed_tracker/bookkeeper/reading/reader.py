@@ -1,0 +1,169 @@
+"""Reads one ledger, which may be written meanwhile."""
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Final
+
+from delayed_tracker.bookkeeper.errors import EntryMissing, LedgerUnreadable
+from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
+from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore, Versioned
+from delayed_tracker.bookkeeper.reading.ahead_bound import AheadBound
+from delayed_tracker.bookkeeper.reading.entry_reads import EntryRead, EntryReads
+from delayed_tracker.bookkeeper.reading.ledger_access import LedgerAccess
+from delayed_tracker.bookkeeper.reading.ledger_end import read_last_confirmed, read_last_entries
+from delayed_tracker.bookkeeper.wire.digest import Entry
+from delayed_tracker.core.values.errors import InvalidInput
+
+BYTES_AHEAD: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A read, and the version of the metadata that said whom to ask."""
+
+    entry_id: int
+    version: int
+    read: EntryRead
+
+
+class LedgerReader:
+    """A ledger that was opened; made by ``BookKeeper.open`` and ``BookKeeper.recover``.
+
+    Entries are read from any bookie that has them, and verified. A bookie that fails, has a damaged entry, or takes longer
+    than ``speculative_read_ms`` costs time, but no error, while another one has the entry.
+
+    Args:
+        store: the ledgers' metadata.
+        current: metadata of the ledger.
+        access: to the ledger.
+    """
+
+    def __init__(self, store: LedgerStore, current: Versioned, access: LedgerAccess) -> None:
+        self._store = store
+        self._current = current
+        self._access = access
+        self._reads = EntryReads(access)
+        self._confirmed = -1
+
+    @property
+    def ledger_id(self) -> int:
+        """Id of the ledger."""
+        return self._access.ledger_id
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """Metadata of the ledger, as they were read last."""
+        return self._current.metadata
+
+    @property
+    def last_confirmed(self) -> int:
+        """The last entry that may be read; -1 if there is none. :meth:`read_lac` moves it on while the ledger is open."""
+        metadata = self._current.metadata
+        # Entries of older segments are confirmed, or there would be no later segment.
+        return metadata.last_entry_id if metadata.closed else max(self._confirmed, metadata.segments[-1][0] - 1)
+
+    async def read(self, first: int, last: int) -> list[Entry]:
+        """Return entries in the order of their ids. All of them are held in memory: use :meth:`entries` for many.
+
+        Args:
+            first: 0 to ``last``.
+            last: at most ``last_confirmed``.
+        Raises:
+            InvalidInput: the ledger has no such entries, or they are not confirmed yet.
+            EntryMissing: none of an entry's bookies has it.
+            LedgerUnreadable: bookies of an entry fail, and the others cannot give it.
+            ClientClosed: the client was closed.
+            LedgerNotFound: the ledger was deleted meanwhile.
+            ZooKeeperUnavailable: an entry was not found, and ZooKeeper cannot say whether it moved.
+        """
+        return [entry async for entry in self.entries(first, last)]
+
+    async def entries(
+        self, first: int = 0, last: int | None = None, *, bytes_ahead: int = BYTES_AHEAD
+    ) -> AsyncGenerator[Entry, None]:
+        """Yield entries in the order of their ids, and read ahead meanwhile. Errors are those of :meth:`read`.
+
+        Args:
+            first: 0 to ``last``; one more than ``last`` yields nothing.
+            last: at most ``last_confirmed``, which is the default.
+            bytes_ahead: bytes of entries to hold or to wait for, from 1. They are estimated by the entries before, and one
+                entry is always read.
+        """
+        end = self.last_confirmed if last is None else last
+        if not 0 <= first <= end + 1 or end > self.last_confirmed:
+            raise InvalidInput(
+                "entries", f"{first} to {end}", f"give entries of ledger {self.ledger_id}, 0 to {self.last_confirmed}"
+            )
+        bound = AheadBound(bytes_ahead)
+        ahead: deque[_Begun] = deque()
+        next_id = first
+        try:
+            while ahead or next_id <= end:
+                while next_id <= end and len(ahead) < bound.entries:
+                    ahead.append(self._begin(next_id))
+                    next_id += 1
+                entry = await self._finish(ahead.popleft())
+                bound.seen(len(entry.payload))
+                yield entry
+        finally:
+            for begun in ahead:
+                begun.read.cancel()
+
+    async def read_lac(self) -> int:
+        """Ask for the last entry that is confirmed, explicitly or by later entries, and return ``last_confirmed``.
+
+        Entries that were acknowledged a short time ago may be above it.
+
+        Raises:
+            LedgerUnreadable: too few bookies answer.
+            ClientClosed: the client was closed.
+            LedgerNotFound: the ledger was deleted meanwhile.
+            ZooKeeperUnavailable: ZooKeeper does not answer.
+        """
+        await self._refresh()
+        if not self.metadata.closed:
+            end = await read_last_confirmed(self._access, self.metadata.segments[-1][1])
+            self._confirmed = max(self._confirmed, end.last_confirmed)
+        return self.last_confirmed
+
+    async def read_last_stored(self) -> Entry | None:
+        """Return the last entry that a bookie has; None if there is none. Errors are those of :meth:`read` and :meth:`read_lac`.
+
+        Every acknowledged entry is this one or an earlier one. In a ledger that is not closed, it need not be acknowledged
+        itself, and a recovery may drop it, unless another one is added behind it.
+        """
+        await self._refresh()
+        if not self.metadata.closed:
+            end = await read_last_entries(self._access, self.metadata.segments[-1][1])
+            self._confirmed = max(self._confirmed, end.last_confirmed)
+            if end.last_stored is not None:
+                return end.last_stored
+        last = self.last_confirmed
+        return None if last < 0 else await self._finish(self._begin(last))
+
+    def _begin(self, entry_id: int) -> _Begun:
+        bookies = self.metadata.bookies_of(entry_id)
+        return _Begun(entry_id, self._current.version, self._reads.begin(entry_id, bookies))
+
+    async def _finish(self, begun: _Begun) -> Entry:
+        """Return the entry; look for it anew if its bookies were replaced meanwhile."""
+        try:
+            return await self._entry_of(begun)
+        except (EntryMissing, LedgerUnreadable):
+            if begun.version == self._current.version:
+                await self._refresh()
+            if begun.version == self._current.version:
+                raise
+        return await self._entry_of(self._begin(begun.entry_id))
+
+    async def _entry_of(self, begun: _Begun) -> Entry:
+        entry = await begun.read.outcome()
+        if entry is None:
+            raise EntryMissing(
+                f"entry {self.ledger_id}:{begun.entry_id}: none of its bookies has it; restore the ledger from a copy"
+            )
+        return entry
+
+    async def _refresh(self) -> None:
+        self._current = await self._store.read(self.ledger_id, newest=True)

@@ -1,0 +1,67 @@
+"""Bounds what one bookie has not answered: requests, and their bytes. Who waits for room gets it in turn."""
+
+import asyncio
+from collections import deque
+
+
+class InFlight:
+    """Room for requests in flight.
+
+    Args:
+        requests_max: most requests.
+        bytes_max: most bytes of requests; a single request has at most that many.
+    """
+
+    def __init__(self, requests_max: int, bytes_max: int) -> None:
+        self.requests = 0
+        self.bytes = 0
+        self._requests_max = requests_max
+        self._bytes_max = bytes_max
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def try_take(self, count: int) -> bool:
+        """Take room for a request of ``count`` bytes; return False if there is none, or others wait for it."""
+        if self._queue or not self._fits(count):
+            return False
+        self._take(count)
+        return True
+
+    def take_at_once(self, count: int) -> None:
+        """Take room for a request that goes before all others, whether there is room or not."""
+        self._take(count)
+
+    async def take(self, count: int) -> None:
+        """Wait until there is room for a request of ``count`` bytes, after all who waited before, and take it."""
+        if self.try_take(count):
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._queue.append((count, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._queue = deque(row for row in self._queue if row[1] is not turn)
+                self._hand_on()
+            else:
+                self.give(count)
+            raise
+
+    def give(self, count: int) -> None:
+        """Return the room of a request of ``count`` bytes."""
+        self.requests -= 1
+        self.bytes -= count
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        while self._queue and self._fits(self._queue[0][0]):
+            count, turn = self._queue.popleft()
+            if not turn.done():
+                self._take(count)
+                turn.set_result(None)
+
+    def _fits(self, count: int) -> bool:
+        return self.requests < self._requests_max and self.bytes + count <= self._bytes_max
+
+    def _take(self, count: int) -> None:
+        self.requests += 1
+        self.bytes += count

@@ -1,0 +1,140 @@
+"""Requests of version 3 of the protocol, encoded. Payloads are never copied: they follow the encoded rest.
+
+A protobuf message may be put together from its fields, so that a request is encoded once for all bookies that get it,
+and each connection puts the header with its transaction id before it.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from delayed_tracker.bookkeeper.wire.frames import LENGTH
+from delayed_tracker.pulsar.v1 import bookie_pb2 as pb
+from delayed_tracker.wire.column_fields import varint
+
+LAST_ENTRY: Final = -1
+"""Entry id that reads the last entry that the bookie has."""
+HEAD_BYTES_MAX: Final = LENGTH.size + 18
+"""Most bytes before the content of a request: the frame's length, version, operation, a large transaction id, priority.
+"""
+_VERSION: Final = 3
+_HIGH_PRIORITY: Final = b"\x20\x64"
+_ADD_TAG: Final = b"\xaa\x06"
+_RECOVERY_ADD: Final = b"\xa0\x06\x01"
+
+
+class Operation(IntEnum):
+    """Kind of a request, which its reply repeats."""
+
+    READ_ENTRY = 1
+    ADD_ENTRY = 2
+    WRITE_LAC = 6
+    READ_LAC = 7
+    START_TLS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, for any number of bookies."""
+
+    operation: Operation
+    ledger_id: int | None
+    """None if the request is about no ledger."""
+    entry_id: int | None
+    """None if the request or its reply names no entry in particular."""
+    content: bytes = field(repr=False)
+    """All of the encoded request but its header and its payload."""
+    payload: bytes = field(default=b"", repr=False)
+    is_urgent: bool = False
+    """True for recovery, which a read-only bookie may serve, too."""
+
+    def __str__(self) -> str:
+        ids = "" if self.ledger_id is None else f" of {self.ledger_id}"
+        return f"{self.operation.name}{ids}{'' if self.entry_id is None else f':{self.entry_id}'}"
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of the whole frame, or up to 10 more."""
+        return HEAD_BYTES_MAX + len(self.content) + len(self.payload)
+
+    def head(self, txn_id: int) -> bytes:
+        """Return all bytes of the frame before the payload. ``txn_id`` is 0 to 2^63-1."""
+        header = bytes((0x08, _VERSION, 0x10, self.operation, 0x18)) + varint(txn_id)
+        if self.is_urgent:
+            header += _HIGH_PRIORITY
+        packet = bytes((0x0A, len(header))) + header + self.content
+        return LENGTH.pack(len(packet) + len(self.payload)) + packet
+
+
+def add_request(
+    ledger_id: int, entry_id: int, key: bytes, sealed: bytes, payload: bytes, *, is_recovery: bool = False
+) -> Request:
+    """Return the request to add an entry.
+
+    Args:
+        ledger_id: 0 to 2^63-1.
+        entry_id: 0 to 2^63-1.
+        key: master key of the ledger, 20 bytes.
+        sealed: header and digest of the payload, by ``Digest.seal``.
+        payload: not copied.
+        is_recovery: whether the ledger is being recovered, so that its being fenced is no reason to refuse.
+    """
+    parts = (
+        _RECOVERY_ADD if is_recovery else b"",
+        b"\x08" + varint(ledger_id),
+        b"\x10" + varint(entry_id),
+        b"\x1a" + varint(len(key)) + key,
+        b"\x22" + varint(len(sealed) + len(payload)) + sealed,
+    )
+    fields = b"".join(parts)
+    content = _ADD_TAG + varint(len(fields) + len(payload)) + fields
+    return Request(Operation.ADD_ENTRY, ledger_id, entry_id, content, payload, is_recovery)
+
+
+def read_request(ledger_id: int, entry_id: int, *, fence_key: bytes | None = None) -> Request:
+    """Return the request to read an entry.
+
+    Args:
+        ledger_id: 0 to 2^63-1.
+        entry_id: 0 to 2^63-1, or ``LAST_ENTRY``.
+        fence_key: master key of the ledger, to fence it before reading: no writer may add to it any more. Reads of a
+            recovery have it, too, or a bookie could say that an entry is missing and take it after that.
+    """
+    read = pb.ReadRequest(ledgerId=ledger_id, entryId=entry_id, masterKey=fence_key)
+    if fence_key is not None:
+        read.flag = pb.ReadRequest.FENCE_LEDGER
+    content = _content(readRequest=read)
+    named = None if entry_id == LAST_ENTRY else entry_id
+    return Request(Operation.READ_ENTRY, ledger_id, named, content, is_urgent=fence_key is not None)
+
+
+def write_lac_request(ledger_id: int, last_confirmed: int, key: bytes, sealed: bytes) -> Request:
+    """Return the request to store the ledger's last add confirmed. ``sealed`` is made by ``Digest.seal_lac``."""
+    write = pb.WriteLacRequest(ledgerId=ledger_id, lac=last_confirmed, masterKey=key, body=sealed)
+    return Request(Operation.WRITE_LAC, ledger_id, None, _content(writeLacRequest=write))
+
+
+def read_lac_request(ledger_id: int) -> Request:
+    """Return the request to read what the bookie knows about the ledger's last add confirmed."""
+    return Request(Operation.READ_LAC, ledger_id, None, _content(readLacRequest=pb.ReadLacRequest(ledgerId=ledger_id)))
+
+
+def start_tls_request() -> Request:
+    """Return the request after whose reply the client begins the TLS handshake."""
+    return Request(Operation.START_TLS, None, None, _content(startTLSRequest=pb.StartTLSRequest()))
+
+
+def _content(
+    *,
+    readRequest: pb.ReadRequest | None = None,  # noqa: N803  # fields of the message
+    writeLacRequest: pb.WriteLacRequest | None = None,  # noqa: N803
+    readLacRequest: pb.ReadLacRequest | None = None,  # noqa: N803
+    startTLSRequest: pb.StartTLSRequest | None = None,  # noqa: N803
+) -> bytes:
+    request = pb.Request(
+        readRequest=readRequest,
+        writeLacRequest=writeLacRequest,
+        readLacRequest=readLacRequest,
+        startTLSRequest=startTLSRequest,
+    )
+    return request.SerializePartialToString()

@@ -1,0 +1,303 @@
+"""Sends the adds of one ledger to its bookies, and goes on with other bookies when some fail.
+
+It does not know where the ledger's metadata are: a :class:`ChangesEnsembles` decides, and the live writer's one publishes
+each change before an add is answered by the new bookies. Which adds are answered is decided by :class:`PendingAdds`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol
+
+from delayed_tracker.bookkeeper.errors import (
+    BookieUnavailable,
+    BookKeeperError,
+    ClientClosed,
+    EntryTooLarge,
+    LedgerFenced,
+    NotEnoughBookies,
+    TooManyInFlight,
+    Unauthorized,
+)
+from delayed_tracker.bookkeeper.placement.connections import BookieConnections
+from delayed_tracker.bookkeeper.settings import ClientSettings
+from delayed_tracker.bookkeeper.wire.digest import Digest, master_key
+from delayed_tracker.bookkeeper.wire.replies import Reply, Status
+from delayed_tracker.bookkeeper.wire.requests import Request, add_request
+from delayed_tracker.bookkeeper.writing.pending_adds import PendingAdds
+
+_SENDS_AT_ONCE: Final = 256
+"""Adds that a new bookie gets before others have their turn in the event loop: about 5 ms."""
+
+
+class ChangesEnsembles(Protocol):
+    """Replaces bookies of a ledger that is written."""
+
+    async def change(self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int]) -> tuple[str, ...]:
+        """Return the ensemble of the entries from ``first_entry_id`` on, once it is in force.
+
+        Args:
+            first_entry_id: the oldest add that is not answered.
+            ensemble: in force so far.
+            failed: indexes of the bookies to be replaced.
+        Raises:
+            NotEnoughBookies: the ensemble stays, because there are no other bookies.
+            BookKeeperError: nothing can be added to the ledger any more.
+        """
+
+
+@dataclass(slots=True)
+class _Add:
+    """An add whose request is needed yet: it is not answered, or some bookie has not replied."""
+
+    entry_id: int
+    length: int
+    request: Request = field(repr=False)
+    answer: asyncio.Future[int]
+    unsettled: int = 0
+    """Bookies that have not replied."""
+    is_answered: bool = False
+    is_settled: bool = False
+
+
+class EntryAdds:
+    """Adds of one ledger, in the order of their entries. It belongs to the running event loop.
+
+    Args:
+        ledger_id: of the ledger.
+        digest: of its entries, with its password.
+        pending: the decisions; its ensemble is in force.
+        segments: replaces bookies that fail.
+        connections: to the bookies.
+        settings: bounds.
+        on_settled: called with the payload bytes of an add whose memory is not needed any more.
+        earlier_bytes: payload bytes of the entries before the first add.
+        is_recovery: True for entries of a fenced ledger, which its recovery adds again.
+    """
+
+    def __init__(
+        self,
+        ledger_id: int,
+        digest: Digest,
+        pending: PendingAdds,
+        *,
+        segments: ChangesEnsembles,
+        connections: BookieConnections,
+        settings: ClientSettings,
+        on_settled: Callable[[int], None],
+        earlier_bytes: int = 0,
+        is_recovery: bool = False,
+    ) -> None:
+        self.length = earlier_bytes
+        """Payload bytes of the answered entries, and of those before."""
+        self.failure: BookKeeperError | None = None
+        """The error that ended all adds; None before."""
+        self._ledger_id = ledger_id
+        self._digest = digest
+        self._key = master_key(digest.password)
+        self._pending = pending
+        self._segments = segments
+        self._connections = connections
+        self._settings = settings
+        self._on_settled = on_settled
+        self._loop = asyncio.get_running_loop()
+        self._adds: deque[_Add] = deque()
+        self._sent_length = earlier_bytes
+        self._is_recovery = is_recovery
+        self._checking: asyncio.Handle | None = None
+        self._changing: asyncio.Task[None] | None = None
+
+    @property
+    def last_confirmed(self) -> int:
+        """The last entry that is answered; -1 for none."""
+        return self._pending.first_entry_id - 1
+
+    @property
+    def ensemble(self) -> tuple[str, ...]:
+        """Ids of the bookies in force."""
+        return self._pending.ensemble
+
+    def add(self, payload: bytes) -> asyncio.Future[int]:
+        """Send the next entry, or keep it until the ensemble has changed; return its future id.
+
+        Raises:
+            EntryTooLarge: bookies do not take so many bytes; nothing is sent.
+            BookKeeperError: ``failure``.
+        """
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+        entry_id, length = self._pending.next_entry_id, self._sent_length + len(payload)
+        sealed = self._digest.seal(self._ledger_id, entry_id, self.last_confirmed, length, payload)
+        request = add_request(self._ledger_id, entry_id, self._key, sealed, payload, is_recovery=self._is_recovery)
+        if request.frame_bytes > self._settings.frame_bytes_max:
+            raise EntryTooLarge(
+                f"payload: an entry of {len(payload)} bytes makes a frame of {request.frame_bytes}, and"
+                f" frame_bytes_max={self._settings.frame_bytes_max}; cut it into several entries"
+            )
+        _, indexes = self._pending.add()
+        self._sent_length = length
+        add = _Add(entry_id, length, request, self._loop.create_future())
+        self._adds.append(add)
+        for index in indexes:
+            self._send(add, index)
+        return add.answer
+
+    async def until_answered(self) -> None:
+        """Wait until all adds so far are answered, or have failed."""
+        answers = [add.answer for add in self._adds if not add.answer.done()]
+        if answers:
+            await asyncio.wait(answers)
+
+    async def until_unchanging(self) -> None:
+        """Wait until no bookie is being replaced, or is about to be."""
+        while self._changing is not None or self._checking is not None:
+            if self._changing is not None:
+                await asyncio.wait([self._changing])
+            else:
+                await asyncio.sleep(0)
+
+    def end(self, error: BookKeeperError) -> None:
+        """Fail all adds that are not answered, and all later ones. Does nothing if they have failed."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        if self._checking is not None:
+            self._checking.cancel()
+            self._checking = None
+        if self._changing is not None and self._changing is not asyncio.current_task():
+            self._changing.cancel()
+        for add in self._adds:
+            if not add.answer.done():
+                add.answer.set_exception(error)
+                # Who dropped the future learns of it by the next call.
+                add.answer.exception()
+            self._settle(add)
+
+    def refused(self, bookie: str, reply: Reply) -> BookKeeperError | None:
+        """Return the error by which a reply ends the writing of the ledger for good; None for other replies."""
+        if reply.status == Status.FENCED:
+            return LedgerFenced(
+                f"ledger {self._ledger_id}: bookie {bookie} refuses it, because another client recovers it; open it with"
+                " recovery to see its end, and create another ledger"
+            )
+        if reply.status == Status.UNAUTHORIZED:
+            return Unauthorized(
+                f"ledger {self._ledger_id}: bookie {bookie} answers UNAUTHORIZED: it knows the ledger by another password,"
+                " or could not write the entry; see its log, and create another ledger"
+            )
+        return None
+
+    # sending
+
+    def _send(self, add: _Add, index: int) -> None:
+        if self.failure is not None:
+            return
+        bookie = self._pending.ensemble[index]
+        reply: asyncio.Future[Reply]
+        try:
+            connection = self._connections.of(bookie)
+            try:
+                reply = connection.send(add.request)
+            except TooManyInFlight:
+                # In turn, and within the time of an add: a bookie that is too slow for that has failed.
+                reply = self._loop.create_task(connection.call(add.request))
+        except ClientClosed as error:
+            self.end(error)
+        except BookieUnavailable:
+            self._failed(add.entry_id, index, bookie)
+        else:
+            add.unsettled += 1
+            reply.add_done_callback(partial(self._replied, add, index, bookie))
+
+    def _replied(self, add: _Add, index: int, bookie: str, reply: asyncio.Future[Reply]) -> None:
+        add.unsettled -= 1
+        error = None if reply.cancelled() else reply.exception()
+        if self.failure is None:
+            self._note(add.entry_id, index, bookie, reply, error)
+        self._settle(add)
+
+    def _note(
+        self, entry_id: int, index: int, bookie: str, reply: asyncio.Future[Reply], error: BaseException | None
+    ) -> None:
+        # What a bookie says that was replaced counts no more, not even that the ledger is fenced.
+        if self._pending.ensemble[index] != bookie:
+            return
+        if isinstance(error, ClientClosed):
+            self.end(error)
+        elif reply.cancelled() or isinstance(error, BookKeeperError):
+            self._failed(entry_id, index, bookie)
+        elif error is not None:
+            raise error
+        elif (status := reply.result().status) == Status.OK:
+            self._pending.stored(entry_id, index, bookie)
+            self._answer()
+        elif (refusal := self.refused(bookie, reply.result())) is not None:
+            self.end(refusal)
+        else:
+            # A recovery goes on without another bookie as long as the ack quorum is left.
+            is_read_only = status == Status.READ_ONLY and not self._is_recovery
+            self._failed(entry_id, index, bookie, is_read_only=is_read_only)
+
+    def _answer(self) -> None:
+        for _ in range(self._pending.answered()):
+            add = self._adds.popleft()
+            add.is_answered = True
+            self.length = add.length
+            if not add.answer.done():
+                add.answer.set_result(add.entry_id)
+            self._settle(add)
+
+    def _settle(self, add: _Add) -> None:
+        """Tell once that nothing needs the memory of an add any more, if that is so."""
+        if not add.is_settled and not add.unsettled and (add.is_answered or self.failure is not None):
+            add.is_settled = True
+            self._on_settled(len(add.request.payload))
+
+    # replacing bookies
+
+    def _failed(self, entry_id: int, index: int, bookie: str, *, is_read_only: bool = False) -> None:
+        self._pending.failed(entry_id, index, bookie, is_read_only=is_read_only)
+        self._check_soon()
+
+    def _check_soon(self) -> None:
+        """Look for bookies to be replaced once for all failures of this round of the event loop."""
+        if self._checking is None and self._changing is None:
+            self._checking = self._loop.call_soon(self._check)
+
+    def _check(self) -> None:
+        self._checking = None
+        if self.failure is None and self._pending.to_replace():
+            self._pending.begin_change()
+            self._changing = self._loop.create_task(self._change())
+
+    async def _change(self) -> None:
+        before = self._pending.ensemble
+        try:
+            await self._replace()
+        except BookKeeperError as error:
+            self.end(error)
+        finally:
+            self._changing = None
+        # Others may have failed meanwhile. Without another bookie only a lost add is a reason to look again.
+        if self._pending.ensemble != before or self._pending.is_lost():
+            self._check_soon()
+
+    async def _replace(self) -> None:
+        pending = self._pending
+        try:
+            ensemble = await self._segments.change(pending.first_entry_id, pending.ensemble, pending.to_replace())
+        except NotEnoughBookies:
+            if pending.is_lost():
+                raise
+            # The others are enough; the next failure looks for new bookies again.
+            ensemble = pending.ensemble
+        adds = {add.entry_id: add for add in self._adds}
+        sends = pending.end_change(ensemble)
+        self._answer()
+        for count, (entry_id, index) in enumerate(sends, start=1):
+            # Also those that are answered now: the segment says that the new bookie has them.
+            self._send(adds[entry_id], index)
+            if not count % _SENDS_AT_ONCE:
+                await asyncio.sleep(0)

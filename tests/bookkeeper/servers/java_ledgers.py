@@ -1,0 +1,127 @@
+"""Sends requests to BookKeeper's own client in one JVM."""
+
+import base64
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from tests.bookkeeper.servers.java_process import java_command
+
+PROGRAM: Final = Path(__file__).with_name("JavaLedgers.java")
+
+Answer = dict[str, Any]
+
+
+class JavaFailed(Exception):
+    """BookKeeper's client raised an exception; ``name`` is its class."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+
+
+class JavaLedgers:
+    """A running ``JavaLedgers.java``, whose header comment describes the requests."""
+
+    def __init__(self, process: subprocess.Popen[str], said: TextIO) -> None:
+        self._process = process
+        self._said = said
+
+    def create(
+        self,
+        uri: str,
+        *,
+        ensemble: int = 1,
+        write_quorum: int = 1,
+        ack_quorum: int = 1,
+        digest: str = "CRC32C",
+        password: bytes = b"",
+        custom: Mapping[str, bytes] | None = None,
+    ) -> int:
+        """Create a ledger, and return its id. ``digest`` is a name of Java: CRC32, CRC32C, MAC or DUMMY."""
+        answer = self.ask(
+            uri,
+            "create",
+            ensemble=ensemble,
+            writeQuorum=write_quorum,
+            ackQuorum=ack_quorum,
+            digest=digest,
+            password=_base64(password),
+            custom={key: _base64(value) for key, value in (custom or {}).items()},
+        )
+        return int(answer["ledger"])
+
+    def add(self, uri: str, ledger_id: int, payloads: Sequence[bytes]) -> int:
+        """Add entries, wait until all are acknowledged, and return the id of the last one."""
+        return int(self.ask(uri, "add", ledger=ledger_id, payloads=[*map(_base64, payloads)])["entry"])
+
+    def close(self, uri: str, ledger_id: int) -> Answer:
+        """Close a ledger that was created here, and return its ``last`` entry and ``length``."""
+        return self.ask(uri, "close", ledger=ledger_id)
+
+    def open(
+        self, uri: str, ledger_id: int, *, recover: bool = False, digest: str = "CRC32C", password: bytes = b""
+    ) -> Answer:
+        """Open a ledger, and return its ``last`` entry, ``length`` and ``closed``."""
+        return self.ask(uri, "open", ledger=ledger_id, recover=recover, digest=digest, password=_base64(password))
+
+    def read(self, uri: str, ledger_id: int, first: int, last: int) -> list[bytes]:
+        """Return the payloads of entries of a ledger that was created or opened here."""
+        payloads = self.ask(uri, "read", ledger=ledger_id, first=first, last=last)["payloads"]
+        return [base64.b64decode(payload) for payload in payloads]
+
+    def delete(self, uri: str, ledger_id: int) -> None:
+        """Delete a ledger."""
+        self.ask(uri, "delete", ledger=ledger_id)
+
+    def describe(self, ledger_id: int, value: bytes) -> Answer:
+        """Return the fields of a stored value of metadata, as Java parses it; bytes are decoded."""
+        answer = self.ask("", "describe", ledger=ledger_id, value=_base64(value))
+        answer["password"] = base64.b64decode(answer["password"])
+        answer["custom"] = {key: base64.b64decode(custom) for key, custom in answer["custom"].items()}
+        return answer
+
+    def ask(self, uri: str, do: str, **fields: Any) -> Answer:
+        """Send one request, and return the answer.
+
+        Raises:
+            JavaFailed: BookKeeper's client raised an exception.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": do, "uri": uri, **fields}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            self._said.seek(0)
+            raise AssertionError(f"{PROGRAM.name} ended with {self._process.returncode}:\n{self._said.read()}")
+        answer: Answer = json.loads(line)
+        if "error" in answer:
+            raise JavaFailed(answer["error"], answer["message"])
+        return answer
+
+
+@contextmanager
+def running_java_ledgers() -> Iterator[JavaLedgers]:
+    """Start the JVM, and stop it at the end.
+
+    Raises:
+        NoPulsarClasses: there is no Java, or BookKeeper's classes cannot be fetched.
+    """
+    pipe = subprocess.PIPE
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as said,
+        subprocess.Popen(
+            java_command(["-Xmx512m"], [str(PROGRAM)]), stdin=pipe, stdout=pipe, stderr=said, encoding="utf-8"
+        ) as process,
+    ):
+        yield JavaLedgers(process, said)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
