@@ -1,0 +1,67 @@
+"""Protocol of a store of objects, of which the storage needs little. A new kind of store implements nothing else.
+
+Keys are paths of letters, digits and ``_.-=,`` with ``/`` between their parts. Under ``t/`` an object is written once
+and never changed; the others are small and are replaced by compare-and-swap.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from delayed_tracker.storage.shared.document_store import StoredDocument
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """One object of a listing."""
+
+    key: str
+    size_bytes: int
+
+
+class Objects(Protocol):
+    """Objects by key. All operations may run concurrently; each may raise StorageUnavailable."""
+
+    @property
+    def min_interval_s(self) -> float:
+        """Time that must pass between two writes of one key; 0 if the store does not mind."""
+        ...
+
+    async def start(self) -> None:
+        """Open the store. Raises InvalidInput or StorageFormatUnsupported if it is no place for a storage."""
+        ...
+
+    async def close(self) -> None:
+        """Finish the accepted operations and release all resources; closing twice is harmless."""
+        ...
+
+    async def put(self, key: str, chunks: AsyncIterator[bytes]) -> int:
+        """Store an object under a new key, durably and whole, and return its bytes.
+
+        After an error or a cancellation it is not there, unless the store cannot be reached: then it may be.
+        """
+        ...
+
+    async def put_if(self, key: str, content: bytes, expected: str | None) -> str:
+        """Replace a small object durably if it has this version, and return its new one; see ``DocumentStore.write``.
+
+        Raises:
+            Stale: it has another version, or the store cannot tell.
+        """
+        ...
+
+    async def get(self, key: str) -> StoredDocument | None:
+        """Return a small object with its version; None if there is none."""
+        ...
+
+    async def get_range(self, key: str, first: int, end: int) -> bytes | None:
+        """Return the bytes from ``first`` to before ``end``, fewer if the object ends before; None if there is none."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Delete an object; deleting a missing one succeeds."""
+        ...
+
+    async def listing(self, prefix: str) -> list[ListedObject]:
+        """Return the objects whose keys begin with ``prefix``, which ends with a slash, in any order."""
+        ...
