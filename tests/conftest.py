@@ -45,8 +45,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(built)
 
 
-ONE_PROCESS = ("spark", "prometheus", "jvm")
-"""Directories of tests whose session fixture is a Spark, a Prometheus or a Java: one of each, not one for each process.
+ONE_PROCESS = ("spark", "prometheus", "jvm", "bookkeeper", "snapshot_storage/shared/clouds")
+"""Directories of tests whose session fixture is a Spark, a Prometheus, a Java, a cluster of BookKeeper or an object store:
+one of each, not one for each process.
 """
 
 
@@ -74,11 +75,11 @@ class OneOfEach(LoadScopeScheduling):
     """Scheduler that spreads single tests, except those that share a costly process. The largest groups come first."""
 
     def _split_scope(self, nodeid: str) -> str:
-        directory = nodeid.split("/")[1]
-        if directory in ONE_PROCESS:
-            return directory
+        for directory in ONE_PROCESS:
+            if nodeid.startswith(f"tests/{directory}/"):
+                return directory
         # Tests of one file share a service.
-        return nodeid.split("::", maxsplit=1)[0] if directory == "integration" else nodeid
+        return nodeid.split("::", maxsplit=1)[0] if nodeid.startswith("tests/integration/") else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneOfEach:

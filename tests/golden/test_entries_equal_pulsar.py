@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numba import config
 
+from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.ledger.compression import Codec
 from delayed_tracker.ledger.entry.entry_columns import EntryColumns, EntryFlag, scan_entries
 from delayed_tracker.ledger.entry.frame import encode_entry, parse_broker_metadata, parse_message_metadata, split_frame
 from delayed_tracker.ledger.entry.stored_entries import StoredEntries
 from delayed_tracker.ledger.metadata.digest import LedgerDigest
-from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
 from delayed_tracker.ledger.source import open_bookie_disk
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers, TopicReader
 from tests.golden.entry_rows import entry_row

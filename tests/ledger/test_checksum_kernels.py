@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import config
 
+from delayed_tracker.bookkeeper.wire.digest import DigestType, encode_body
 from delayed_tracker.ledger import checksum_kernels
 from delayed_tracker.ledger.checksum_kernels import crc32c_of_bodies, crc32c_of_each, fitting_digests
-from delayed_tracker.ledger.metadata.digest import LedgerDigest, encode_body
-from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
 from tests.repository.project_tree import ROOT
 
 CHECK = """

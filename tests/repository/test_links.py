@@ -17,9 +17,10 @@ EXAMPLES = {"data", "tracker"}
 
 NOT_SETTINGS = {
     "deliverAtMs", "isNotNull", "onError", "openLedgers", "partitionBytes", "pushFilters", "topicsPattern",
-    "delayedDelivery", "isDelayedDelivery",
+    "delayedDelivery", "isDelayedDelivery", "nettyMaxFrameSizeBytes",
+    "writeQuorum", "ackQuorum", "tlsCa", "tlsCertificate", "tlsKey", "tlsHostnameVerification",
 }  # fmt: skip
-"""Options of the Spark data source, and what the keys of settings begin with."""
+"""Options of the Spark data source, a setting of bookies, keys of URLs, and what the keys of settings begin with."""
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 

@@ -89,7 +89,8 @@ def test_delayed_tracker_is_a_namespace_package(wheel: zipfile.ZipFile):
     assert [str(part / "__init__.py") for part in PARTS if (part / "__init__.py").exists()] == []
     packages = {name.split("/")[1] for name in wheel.namelist() if name.endswith("/__init__.py")}
     assert packages == {
-        "cli", "client", "core", "files", "ledger", "pulsar", "service", "snapshot", "spark", "storage", "v1", "wire",
+        "bookkeeper", "cli", "client", "core", "files", "ledger", "pulsar", "service", "snapshot", "spark", "storage",
+        "v1", "wire",
     }  # fmt: skip
 
 
@@ -100,7 +101,7 @@ def test_wheel_holds_every_source_file(wheel: zipfile.ZipFile):
     code = {path for part in PARTS[:-1] for path in part.rglob("*") if path.is_file()} | set(PARTS[-1].rglob("*.p*"))
     names = {path.relative_to(part.parent).as_posix() for part in PARTS for path in code if part in path.parents}
     assert {name for name in names if "__pycache__" not in name} <= shipped
-    typed = {"cli", "client", "core", "files", "ledger", "service", "spark", "storage", "wire"}
+    typed = {"bookkeeper", "cli", "client", "core", "files", "ledger", "service", "spark", "storage", "wire"}
     assert {f"delayed_tracker/{name}/py.typed" for name in typed} <= shipped
 
 
@@ -158,7 +159,12 @@ def test_the_command_names_the_extra_that_is_missing():
 @pytest.mark.parametrize(
     ("extra", "modules"),
     [
+        (
+            "bookkeeper",
+            ["delayed_tracker.bookkeeper.metadata.ledger_store", "delayed_tracker.bookkeeper.wire.connection"],
+        ),
         ("ledger", ["delayed_tracker.ledger.source_url", "delayed_tracker.storage.registry"]),
+        ("objects", ["delayed_tracker.storage.objects.cloud"]),
         (
             "cli",
             ["delayed_tracker.cli.main", "delayed_tracker.cli.topics.commands", "delayed_tracker.cli.ledgers.commands"],

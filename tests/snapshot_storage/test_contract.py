@@ -43,11 +43,15 @@ def _faulty_sqlite(directory) -> StorageFactory:
     return lambda name: open_storage(f"faulty:seed=1;sqlite:{directory / name}")
 
 
+def _faulty_file(directory) -> StorageFactory:
+    return lambda name: open_storage(f"faulty:seed=1;file://{directory / name}")
+
+
 def _measured_sqlite(directory) -> StorageFactory:
     return lambda name: MeasuredStorage(open_storage(f"sqlite:{directory / name}"), "sqlite", SystemClock())
 
 
-FACTORIES = [_memory, _sqlite, _sqlite_in_chunks, _faulty_memory, _faulty_sqlite, _measured_sqlite]
+FACTORIES = [_memory, _sqlite, _sqlite_in_chunks, _faulty_memory, _faulty_sqlite, _faulty_file, _measured_sqlite]
 
 
 @pytest.fixture(params=FACTORIES, ids=lambda make: make.__name__.strip("_"))

@@ -7,6 +7,7 @@ import pytest
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.errors import StorageBackendMissing, UnknownStorageScheme
 from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.objects.storage import ObjectStorage
 from delayed_tracker.storage.registry import open_storage, storage_schemes
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from delayed_tracker.storage.testing.contract import check_snapshot_storage
@@ -17,15 +18,17 @@ def test_our_schemes_are_installed(tmp_path):
     """Each scheme gives its backend, not started; faulty wraps the URL behind it, even with semicolons in it."""
     assert isinstance(open_storage("memory:"), MemoryStorage)
     assert isinstance(open_storage(f"sqlite:{tmp_path / 'a b;c'}"), SqliteStorage)
+    assert isinstance(open_storage(f"file://{tmp_path}"), ObjectStorage)
     assert isinstance(open_storage(f"faulty:seed=1;faulty:;sqlite:{tmp_path / 'a;b'}"), FaultyStorage)
-    assert {"memory", "sqlite", "faulty"} <= set(storage_schemes())
+    assert {"az", "file", "gs", "memory", "s3", "sqlite", "faulty"} <= set(storage_schemes())
 
 
-@pytest.mark.parametrize("url", ["ftp:/x", "sqlit:/x", "bookkeeper:zk"])
+@pytest.mark.parametrize("url", ["ftp:/x", "sqlit:/x", "rados:pool"])
 def test_an_unknown_scheme_lists_the_known(url):
     """The error shows the operator the known schemes and the remedy; faulty is for tests and not offered."""
     with pytest.raises(
-        UnknownStorageScheme, match=r"is not one of memory, \S*sqlite\b.*; give one of those, such as"
+        UnknownStorageScheme,
+        match=r"is not one of az, bookkeeper, file, gs, memory, s3, sqlite\b.*; give one of those, such as",
     ) as raised:
         open_storage(url)
     assert "faulty" not in raised.value.message
@@ -68,3 +71,15 @@ def test_a_missing_package_is_named_with_what_to_install(tmp_path, monkeypatch):
     _install(tmp_path, monkeypatch, "needy_backend", "import a_package_nobody_has\n")
     with pytest.raises(StorageBackendMissing, match=r"'a_package_nobody_has'.*pip install 'needy_backend'"):
         open_storage("outside:x")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_a_missing_extra_is_named(scheme, monkeypatch):
+    """Object stores need an extra of their own, and the error names that one."""
+    for module in [name for name in sys.modules if name.split(".")[0] == "obstore"]:
+        monkeypatch.delitem(sys.modules, module)
+    for name in ("cloud", "obstore_objects"):
+        monkeypatch.delitem(sys.modules, f"delayed_tracker.storage.objects.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(StorageBackendMissing, match=r"'obstore.*pip install 'delayed-tracker\[objects\]'"):
+        open_storage(f"{scheme}://bucket")

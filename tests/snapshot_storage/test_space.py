@@ -7,9 +7,13 @@ import pytest
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.objects.file_objects import SPACE_AGE_MAX_S, FileObjects
+from delayed_tracker.storage.objects.opening import FileStorage
+from delayed_tracker.storage.objects.storage import ObjectStorage
 from delayed_tracker.storage.protocol import ReportsSpace, StorageSpace
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage, parse_fault_plan
+from delayed_tracker.storage.testing.memory_objects import MemoryObjects
 from tests.snapshot_storage.sqlite_files import create
 
 
@@ -33,7 +37,29 @@ async def test_sqlite_says_so_where_it_cannot_look(tmp_path):
         await storage.space()
 
 
+async def test_files_are_counted_once_a_minute(tmp_path):
+    """Counting takes a look at every file, so that the answer may be a minute old; the free space is that of now."""
+    now_s = 0.0
+    objects = FileObjects(tmp_path / "files", clock=lambda: now_s)
+    storage = FileStorage(objects)
+    assert isinstance(storage, ReportsSpace)
+    with pytest.raises(StorageUnavailable, match="not open"):
+        await storage.space()
+    await storage.start()
+    before = await storage.space()
+    await create(storage, [b"x" * 100_000])
+    now_s = SPACE_AGE_MAX_S - 1
+    assert (await storage.space()).used_bytes == before.used_bytes
+    now_s = SPACE_AGE_MAX_S
+    after = await storage.space()
+    assert after.used_bytes == sum(path.stat().st_size for path in (tmp_path / "files").rglob("*") if path.is_file())
+    assert after.used_bytes >= before.used_bytes + 100_000
+    assert 0 < after.free_bytes <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
+    await storage.close()
+
+
 def test_a_storage_in_memory_knows_no_bounds():
+    assert not isinstance(ObjectStorage(MemoryObjects()), ReportsSpace)
     assert not isinstance(MemoryStorage(), ReportsSpace)
 
 

@@ -27,6 +27,12 @@ class SnapshotCorrupt(StorageError):
     reason = "SNAPSHOT_CORRUPT"
 
 
+class SnapshotTooLarge(StorageError):
+    """An entry of the snapshot is larger than this storage takes; nothing was stored. Seal smaller buckets or segments."""
+
+    reason = "SNAPSHOT_TOO_LARGE"
+
+
 class SnapshotConflict(StorageError):
     """Another writer owns the catalogue, with this epoch or a newer one. Stop writing; open the tracker again."""
 

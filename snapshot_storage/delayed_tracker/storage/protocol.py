@@ -127,6 +127,39 @@ class ReportsSpace(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class RequestCounts:
+    """Requests that a storage has sent to its store since it was made, and their bytes."""
+
+    requests: dict[str, int] = field(default_factory=dict)
+    """Requests by operation, failed ones included."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """Requests by operation that the store did not answer, or answered with an error."""
+    bytes_sent: int = 0
+    """Bytes of content that were sent, without headers."""
+    bytes_received: int = 0
+    """Bytes of content that were received; those of listings are not counted."""
+
+    def add(self, operation: str, count: int = 1, *, sent: int = 0) -> None:
+        """Count requests that are sent now."""
+        self.requests[operation] = self.requests.get(operation, 0) + count
+        self.bytes_sent += sent
+
+    def add_failure(self, operation: str) -> None:
+        """Count a request that failed."""
+        self.failures[operation] = self.failures.get(operation, 0) + 1
+
+
+@runtime_checkable
+class ReportsRequests(Protocol):
+    """A backend that sends requests to a store over a network; others do not implement this."""
+
+    @property
+    def request_counts(self) -> RequestCounts:
+        """Counts of the requests so far, which go on changing."""
+        ...
+
+
 class BucketSnapshotStorage(Protocol):
     """Stores immutable bucket snapshots.
 

@@ -15,10 +15,12 @@ from delayed_tracker.storage.protocol import SnapshotStore
 
 ENTRY_POINT_GROUP: Final = "delayed_tracker.snapshot_storage"
 _FOR_TESTS: Final = "faulty"
+_EXTRAS: Final = {"bookkeeper": "bookkeeper", "s3": "objects", "gs": "objects", "az": "objects"}
+"""Extras of our backends that need more than all others."""
 
 
 def open_storage(url: str) -> SnapshotStore:
-    """Return the backend of a URL, not started: ``memory:``, ``sqlite:PATH``, or another installed one.
+    """Return the backend of a URL, not started: ``memory:``, ``sqlite:PATH``, ``s3://BUCKET``, or another installed one.
 
     Raises:
         InvalidInput: the URL has no scheme, or the backend refuses the rest of it.
@@ -79,5 +81,5 @@ def factory_of(group: str, scheme: str) -> Callable[[str], object]:
 
 def _install(backend: EntryPoint) -> str:
     distribution = backend.dist.name if backend.dist is not None else backend.module
-    extra = "[ledger]" if distribution == "delayed-tracker" else ""
+    extra = f"[{_EXTRAS.get(backend.name, 'ledger')}]" if distribution == "delayed-tracker" else ""
     return f"install it with: pip install '{distribution}{extra}'"

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import numpy as np
 
-from delayed_tracker.ledger.metadata.digest import encode_body
+from delayed_tracker.bookkeeper.wire.digest import encode_body
 from delayed_tracker.ledger.offload.sequence_file import Compression
 from delayed_tracker.ledger.topic_name import TopicName
 from tests.benchmarks.inputs.shapes import NOW_MS, SOON_MS, WEEK_MS

@@ -6,13 +6,14 @@ from uuid import UUID
 
 import numpy as np
 
+from delayed_tracker.bookkeeper.wire.digest import DigestType, encode_body
 from delayed_tracker.ledger.bookkeeper.entry_log_ledger import EntryLogLedger
 from delayed_tracker.ledger.bookkeeper.entry_logs import EntryLogs
 from delayed_tracker.ledger.entry.frame import encode_entry
 from delayed_tracker.ledger.local.importing import import_topic
 from delayed_tracker.ledger.local.source import open_local_ledgers
-from delayed_tracker.ledger.metadata.digest import LedgerDigest, encode_body
-from delayed_tracker.ledger.metadata.ledger_metadata import DigestType, LedgerState
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
+from delayed_tracker.ledger.metadata.ledger_metadata import LedgerState
 from delayed_tracker.ledger.offload.blob_source import BlobLedgerStore
 from delayed_tracker.ledger.offload.blob_store import open_blob_store
 from delayed_tracker.ledger.offload.sequence_file import Compression

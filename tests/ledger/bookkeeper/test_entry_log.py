@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from delayed_tracker.bookkeeper.wire.digest import encode_body
 from delayed_tracker.ledger.bookkeeper.entry_log import LogRecords, scan_log
 from delayed_tracker.ledger.bookkeeper.entry_logs import RecordColumns
 from delayed_tracker.ledger.errors import LedgerFileInvalid
-from delayed_tracker.ledger.metadata.digest import encode_body
 from tests.ledger.harness.log_files import (
     direct_header,
     entry_log,

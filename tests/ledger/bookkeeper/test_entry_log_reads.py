@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from delayed_tracker.bookkeeper.wire.digest import DigestType, encode_body
 from delayed_tracker.ledger.bookkeeper import entry_logs
 from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
-from delayed_tracker.ledger.metadata.digest import LedgerDigest, encode_body
-from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
 from tests.ledger.harness.log_files import entry_log, flipped, record
 
 DIGEST = LedgerDigest()

@@ -5,11 +5,11 @@ import gzip
 import numpy as np
 import pytest
 
+from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 from delayed_tracker.ledger.metadata.digest import LedgerDigest
-from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
 from tests.ledger.harness.log_files import entry_log, flipped, header, ledger_records
 
 CRC32C = LedgerDigest((DigestType.CRC32C,))

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from delayed_tracker.bookkeeper.wire.digest import DigestType, encode_body
 from delayed_tracker.ledger.entry.frame import encode_entry
-from delayed_tracker.ledger.metadata.digest import encode_body
-from delayed_tracker.ledger.metadata.ledger_metadata import DigestType, ledger_paths
+from delayed_tracker.ledger.metadata.ledger_metadata import ledger_paths
 from delayed_tracker.ledger.topic_name import TopicName, encode_name
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from delayed_tracker.pulsar.v1.ledger_metadata_pb2 import LedgerMetadataFormat

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delayed_tracker.ledger.metadata.digest import LedgerDigest, encode_body
-from delayed_tracker.ledger.metadata.ledger_metadata import DigestType, parse_ledger_metadata
+from delayed_tracker.bookkeeper.wire.digest import DigestType, encode_body
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
+from delayed_tracker.ledger.metadata.ledger_metadata import parse_ledger_metadata
 from tests.ledger.harness.log_files import flipped, ledger_value
 
 COMMON = "000000000000004d0000000000000000ffffffffffffffff0000000000000005"

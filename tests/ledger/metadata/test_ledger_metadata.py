@@ -2,8 +2,9 @@
 
 import pytest
 
+from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.ledger.errors import MetadataInvalid
-from delayed_tracker.ledger.metadata.ledger_metadata import DigestType, LedgerState, ledger_paths, parse_ledger_metadata
+from delayed_tracker.ledger.metadata.ledger_metadata import LedgerState, ledger_paths, parse_ledger_metadata
 from tests.ledger.harness.log_files import ledger_value
 
 WORKED_EXAMPLE = bytes.fromhex(

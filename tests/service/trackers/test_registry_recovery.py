@@ -153,12 +153,28 @@ async def test_unreadable_summaries_and_checkpoints_cost_a_read_or_a_duplicate(r
 
 async def test_orphans_are_swept_and_counted(registry, storage, clock):
     """Snapshots that a crash left without an entry are deleted at the next open; those of other trackers are not."""
-    await storage.inner.create_bucket_snapshot(b"", _nothing(), bucket_key="", topic=KEY[0], cursor=KEY[1], epoch=1)
-    await storage.inner.create_bucket_snapshot(b"", _nothing(), bucket_key="", topic=KEY[0], cursor=OTHER[1], epoch=1)
+    await _orphan(storage, KEY, epoch=0)
+    await _orphan(storage, OTHER, epoch=0)
     host, _ = await open_tracker(registry)
     assert host.counters.orphans_swept == registry.counters.orphans_swept == 1
     assert await storage.inner.list_bucket_snapshots(*KEY) == []
     assert len(await storage.inner.list_bucket_snapshots(*OTHER)) == 1
+
+
+async def test_a_sweep_leaves_what_has_its_own_epoch_or_a_newer_one(registry, storage, clock):
+    """An owner that took the tracker over during a sweep or a deletion keeps what it has created by then."""
+    own, newer = await _orphan(storage, KEY, epoch=1), await _orphan(storage, KEY, epoch=9)
+    host, opened = await open_tracker(registry)
+    assert (opened.epoch, host.counters.orphans_swept) == (1, 0)
+    assert [stored.bucket_id for stored in await storage.inner.list_bucket_snapshots(*KEY)] == [own, newer]
+    await registry.delete(KEY, epoch=None)
+    assert [stored.bucket_id for stored in await storage.inner.list_bucket_snapshots(*KEY)] == [newer]
+
+
+async def _orphan(storage, key, *, epoch):
+    return await storage.inner.create_bucket_snapshot(
+        b"", _nothing(), bucket_key="", topic=key[0], cursor=key[1], epoch=epoch
+    )
 
 
 async def _nothing():

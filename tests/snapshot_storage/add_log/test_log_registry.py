@@ -29,7 +29,11 @@ async def test_each_of_our_storages_has_a_log(tmp_path):
 @pytest.mark.parametrize(
     ("url", "error", "message"),
     [
-        ("ftp:/x", UnknownStorageScheme, r"'ftp' is not one of memory, .*such as sqlite:PATH"),
+        (
+            "ftp:/x",
+            UnknownStorageScheme,
+            r"'ftp' is not one of az, bookkeeper, file, gs, memory, .*such as sqlite:PATH",
+        ),
         ("/var/lib/tracker.db", InvalidInput, "write SCHEME:REST"),
         ("memory:x", InvalidInput, "write memory: alone"),
         ("faulty:seed=1", InvalidInput, "write faulty:OPTIONS;URL"),
@@ -56,6 +60,7 @@ def test_a_storage_without_a_log_says_so(tmp_path, monkeypatch):
     assert open_storage("logless:")
     for url in ("logless:", "faulty:seed=1;logless:"):
         with pytest.raises(
-            AddLogMissing, match=r"'logless' has no add log; set trackerDurableAdds=false, .*: memory, sqlite$"
+            AddLogMissing,
+            match=r"'logless' has no add log; set trackerDurableAdds=false, .*: bookkeeper, memory, sqlite$",
         ):
             open_add_log(url)

@@ -6,8 +6,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.ledger.entry.entry_columns import scan_entries
-from delayed_tracker.ledger.metadata.ledger_metadata import DigestType
 from delayed_tracker.ledger.source_url import open_source
 from delayed_tracker.spark import schema
 from tests.ledger.harness.log_files import (

@@ -1,7 +1,8 @@
 """Commits rebuilt buckets: the protocol of a commit target, and the target for a storage on this machine.
 
-The commit first stores all snapshots of a subscription. Then one catalogue update, fenced by an epoch, replaces the old
-entries. Last, it deletes the replaced snapshots. A reader sees either all old buckets or all new ones.
+The commit first claims a new epoch in the catalogue, so that it may sweep what carries an older one. It stores all
+snapshots of a subscription under that epoch. Then one catalogue update, fenced by it, replaces the old entries. Last, the
+commit deletes the replaced snapshots. A reader sees either all old buckets or all new ones.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -68,7 +69,7 @@ class CommitTarget(Protocol):
 
         Raises:
             SnapshotConflict: another process wrote to the catalogue since :meth:`begin`; nothing was changed.
-            StagedWorkInvalid: a bucket differs from what was staged; nothing was changed.
+            StagedWorkInvalid: a bucket differs from what was staged; the old buckets stay.
             StorageError: the catalogue could not be written; a write whose answer was lost is undone.
         """
 
@@ -100,12 +101,20 @@ class StorageCommit(OwnedStorage):
                 f"the catalogue of {key} is at epoch {state.epoch}, and was at {self._epochs[key]} when this job began: "
                 "another job has committed, or another owner has opened the tracker; verify the index, and run again if it is not complete"
             )
+        if not state.corrupt and await self._is_there(tracker, state.entries):
+            return Committed(state.epoch, len(state.entries), unchanged=True)
+        # Before anything is created or deleted: an owner of the present epoch may still restore what it has replaced,
+        # and one that opens the tracker from now on sweeps what this job has created.
+        epoch = state.epoch + 1
+        await storage.replace(*key, remove=(), add=(), epoch=epoch, writer=self._writer)
+        self._epochs[key] = epoch
+        state = await storage.list(*key)
+        if state.epoch != epoch:
+            raise SnapshotConflict(f"the catalogue of {key} is at epoch {state.epoch}, not {epoch}; run again")
         old = {entry.bucket_id for entry in state.entries} | set(state.corrupt)
         # A killed run leaves snapshots that the catalogue does not name.
-        await self._delete({stored.bucket_id for stored in await storage.list_bucket_snapshots(*key)} - old)
-        if not state.corrupt and await self._is_there(tracker, state.entries):
-            return Committed(state.epoch, len(old), unchanged=True)
-        epoch = state.epoch + 1
+        stored = await storage.list_bucket_snapshots(*key)
+        await self._delete({snapshot.bucket_id for snapshot in stored if snapshot.epoch < epoch} - old)
         claim = FixedClaim(epoch, tracker.mark_delete)
         publication = Publication(storage, key, writer=self._writer, claim=claim)
         entries = await self._create_all(publication, tracker, epoch, state.last_seal_number)
@@ -122,7 +131,6 @@ class StorageCommit(OwnedStorage):
             mark=mark,
             replaced_mark=state.log_mark,
         )
-        self._epochs[key] = epoch
         await self._delete(old)
         return Committed(epoch, len(old), unchanged=False)
 

@@ -8,13 +8,14 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER, DIGEST_BYTES
 from delayed_tracker.core.kernels.compiled import position_order
 from delayed_tracker.core.values.columns import BoolArray, Int64Array
 from delayed_tracker.ledger.bookkeeper.entry_log import RECORD_SIZE_BYTES, RecordPiece, log_pieces
 from delayed_tracker.ledger.bookkeeper.log_files import open_log_file
 from delayed_tracker.ledger.entry.stored_entries import StoredEntries
 from delayed_tracker.ledger.errors import OTHER_BOOKIES, BadEntry
-from delayed_tracker.ledger.metadata.digest import BODY_HEADER, DIGEST_BYTES, LedgerDigest
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
 from delayed_tracker.spark.source.log_splits import LogPart, Share, Stretch
 
 _DIGEST_BYTES = np.array([0, *(DIGEST_BYTES[digest_type] for digest_type in sorted(DIGEST_BYTES))], np.int64)

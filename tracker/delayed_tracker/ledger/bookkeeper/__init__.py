@@ -1,4 +1,4 @@
-"""BookKeeper entry logs: files, records and ledgers.
+"""Entry logs of BookKeeper: files, records and ledgers.
 
 Reads the directories of bookies and returns the entries of ledgers, with verified digests.
 Open ``entry_log.py`` first.

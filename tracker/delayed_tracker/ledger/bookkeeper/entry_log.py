@@ -17,11 +17,11 @@ from typing import Final
 
 import numpy as np
 
+from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER
 from delayed_tracker.core.values.columns import Int64Array
 from delayed_tracker.ledger.bookkeeper.next_record import find_record
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 from delayed_tracker.ledger.kernels import LEDGER_ID_LIKELY_MAX, walk_log
-from delayed_tracker.ledger.metadata.digest import BODY_HEADER
 
 HEADER_BYTES: Final = 1024
 RECORD_SIZE_BYTES: Final = 4

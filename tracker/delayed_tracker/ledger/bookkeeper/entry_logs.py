@@ -15,6 +15,7 @@ from typing import Final, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER, DIGEST_BYTES
 from delayed_tracker.core.kernels.compiled import position_order
 from delayed_tracker.core.values.columns import BoolArray, Int64Array
 from delayed_tracker.ledger.bookkeeper.entry_log import RECORD_SIZE_BYTES, LogRecords, scan_log
@@ -22,7 +23,7 @@ from delayed_tracker.ledger.bookkeeper.log_files import bad_stretches, find_log_
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
 from delayed_tracker.ledger.errors import OTHER_BOOKIES, BadEntry
 from delayed_tracker.ledger.kernels import gather
-from delayed_tracker.ledger.metadata.digest import BODY_HEADER, DIGEST_BYTES, LedgerDigest
+from delayed_tracker.ledger.metadata.digest import LedgerDigest
 from delayed_tracker.ledger.progress import Progress
 
 _PIECE_BYTES: Final = 4 << 20

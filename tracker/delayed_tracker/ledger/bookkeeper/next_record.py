@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER, DIGEST_BYTES
 from delayed_tracker.core.values.columns import BoolArray, Int64Array
 from delayed_tracker.ledger.kernels import LEDGER_ID_LIKELY_MAX
-from delayed_tracker.ledger.metadata.digest import BODY_HEADER, DIGEST_BYTES
 
 _SIZE_BYTES: Final = 4
 _INTERNAL_LEDGER: Final = -1

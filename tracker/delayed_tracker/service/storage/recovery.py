@@ -244,15 +244,14 @@ class TrackerRecovery:
             begun = True
         else:
             raise self._fenced(epoch, state)
+        own_epoch = state.epoch if begun else state.epoch + 1
         if state.epoch and not begun:
-            extent = await self._take_over(state.epoch + 1)
+            extent = await self._take_over(own_epoch)
             if extent is not None:
                 # First, and in the same epoch: records that outlived the entries would be applied to nothing.
-                await self._delete_all(state, extent, epoch=state.epoch + 1, mark_delete=_mark_delete(state))
-            await self._attempt(
-                lambda: self._storage.forget(*self._key, epoch=state.epoch + 1, writer=self._access.writer)
-            )
-        await self._delete_snapshots()
+                await self._delete_all(state, extent, epoch=own_epoch, mark_delete=_mark_delete(state))
+            await self._attempt(lambda: self._storage.forget(*self._key, epoch=own_epoch, writer=self._access.writer))
+        await self._delete_snapshots(own_epoch)
         return Deleted(state.epoch > 0, position_count)
 
     async def _is_forgotten(self) -> bool:
@@ -296,12 +295,21 @@ class TrackerRecovery:
             )
         if (log := self._access.log) is not None and void_through:
             await self._attempt(lambda: log.cut([(*self._key, void_through)]))
-        await self._delete_snapshots()
+        await self._delete_snapshots(epoch)
 
-    async def _delete_snapshots(self) -> None:
+    async def _delete_snapshots(self, own_epoch: int) -> None:
+        """Delete every snapshot of an older epoch than the one that this process has recorded."""
+        older = await self._snapshots_before(own_epoch)
+        await _together([partial(self._delete, bucket_id) for bucket_id in older])
+        self._counters.snapshots_deleted += len(older)
+
+    async def _snapshots_before(self, epoch: int) -> list[int]:
+        """Return the snapshots that no writer can commit any more, since ``epoch`` is recorded.
+
+        Those of newer epochs belong to an owner that has taken the tracker over meanwhile.
+        """
         stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
-        await _together([partial(self._delete, snapshot.bucket_id) for snapshot in stored])
-        self._counters.snapshots_deleted += len(stored)
+        return [snapshot.bucket_id for snapshot in stored if snapshot.epoch < epoch]
 
     def _lost(self, bucket_id: int, error: StorageError) -> None:
         if isinstance(error, SnapshotNotFound):
@@ -348,13 +356,12 @@ class TrackerRecovery:
         return await self._attempt(lambda: self._storage.list(*self._key)), extent
 
     async def _sweep(self, state: CatalogueState) -> None:
-        """Delete the snapshots that no catalogue entry names, which a crash left.
+        """Delete the snapshots of older epochs that no catalogue entry names, which a crash left.
 
         The next recovery retries failed deletions.
         """
         referenced = {entry.bucket_id for entry in state.entries}.union(state.corrupt)
-        stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
-        orphans = [snapshot.bucket_id for snapshot in stored if snapshot.bucket_id not in referenced]
+        orphans = [bucket_id for bucket_id in await self._snapshots_before(state.epoch) if bucket_id not in referenced]
         swept = await _together([partial(self._try_to_delete, bucket_id) for bucket_id in orphans])
         self._counters.orphans_swept += swept.count(True)
         self._counters.orphans_left += swept.count(False)

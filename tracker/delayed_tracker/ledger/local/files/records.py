@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER
 from delayed_tracker.core.values.columns import BoolArray, Int64Array
 from delayed_tracker.ledger import checksum_kernels
 from delayed_tracker.ledger import kernels as log_kernels
@@ -30,7 +31,6 @@ from delayed_tracker.ledger.entry.interceptors import BrokerMetadataColumns
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 from delayed_tracker.ledger.local.files import kernels
 from delayed_tracker.ledger.local.files.kernels import RECORD_HEADER_BYTES
-from delayed_tracker.ledger.metadata.digest import BODY_HEADER
 
 LOG_HEADER: Final = struct.pack(">4siqi", b"BKLO", 1, 0, 0).ljust(HEADER_BYTES, b"\0")
 ENTRY_BYTES_MAX: Final = 256 << 20
