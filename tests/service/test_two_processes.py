@@ -4,15 +4,17 @@ import asyncio
 
 import pytest
 
+from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
 from delayed_tracker.service.errors import TrackerNotOpen
 from delayed_tracker.storage.errors import SnapshotConflict
+from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.shell import KEY, ControlledStorage, Gate, bucketful, indexes, make_registry, settle
 
 FAR_MS = 1_000_000
 
 
 class _SharedStorage(ControlledStorage):
-    """The same storage for another process, which neither opens nor closes it."""
+    """The same storage or add log for another process, which neither opens nor closes it."""
 
     async def start(self):
         pass
@@ -94,3 +96,35 @@ async def test_a_fence_that_fails_late_leaves_the_tracker_of_the_next_open_alone
     await settle()
     assert isinstance(stale.exception(), SnapshotConflict)
     assert registry.host(KEY) is again
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda host, epoch, here: host.add(epoch, here),
+        lambda host, epoch, here: host.cancel(epoch, PositionColumns.of([(9, 9)])),
+        lambda host, epoch, here: host.reschedule(epoch, IndexColumns.of([(FAR_MS, 9, 9)])),
+    ],
+    ids=["duplicate", "cancel of what is unknown", "reschedule of what is unknown"],
+)
+async def test_an_answer_that_changes_nothing_is_given_by_the_owner_alone(clock, call):
+    """A process that has lost the tracker without knowing would answer from what it had, which may be gone or changed."""
+    storage, log = ControlledStorage(), MemoryAddLog()
+    await log.start()
+    first = make_registry(storage, clock, add_log=_SharedStorage(log))
+    second = make_registry(_SharedStorage(storage.inner), clock, seed=1, add_log=_SharedStorage(log))
+    await first.start()
+    await second.start()
+    epoch = (await first.open(KEY, owner="first", mark_delete=None)).epoch
+    host, here = first.host(KEY), indexes(clock.now_ms(), (1, 0, FAR_MS))
+    host.add(epoch, here)
+    await host.until_durable()
+    call(host, epoch, here)
+    await host.until_durable()
+
+    await second.open(KEY, owner="second", mark_delete=None)
+    call(host, epoch, here)
+    with pytest.raises(SnapshotConflict):
+        await host.until_durable()
+    await first.close()
+    await second.close()

@@ -105,8 +105,10 @@ async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_pat
     speculation = {**SPECULATION, "spark.eventLog.dir": events.as_uri()}
     for point, options, expected in (
         ("create.commit:2", speculation, {}),
-        ("replace.commit", {}, {}),
-        ("replace.after", {}, undisturbed),
+        # The first replacement claims the epoch, the second one names the snapshots.
+        ("replace.after", {}, {}),
+        ("replace.commit:2", {}, {}),
+        ("replace.after:2", {}, undisturbed),
     ):
         driver = await cluster.driver(*arguments(tmp_path, f"faulty:exit={point};{target}"), options=options)
         assert await driver.ended() == -signal.SIGKILL, driver.err

@@ -136,6 +136,8 @@ def add_any(
     counters.added += len(accepted)
     if len(accepted):
         state.note(Added(accepted))
+    elif len(outcome.duplicate) and not refused.any():
+        state.note_unchanged()
     return accepted, outcome
 
 

@@ -52,7 +52,11 @@ def cancel(state: TrackerState, lifecycle: BucketLifecycle, positions: PositionC
     """Forget the positions that are tracked and not leased."""
     leased = state.leases.bits.contains(positions)
     tracked = state.members.contains(positions) & ~leased
-    cancelled = _drop_free(state, lifecycle, positions.take(tracked)) if tracked.any() else 0
+    cancelled = 0
+    if tracked.any():
+        cancelled = _drop_free(state, lifecycle, positions.take(tracked))
+    elif len(positions):
+        state.note_unchanged()
     state.counters.cancelled += cancelled
     return CancelOutcome(cancelled, np.flatnonzero(leased), np.flatnonzero(~tracked & ~leased))
 

@@ -67,6 +67,8 @@ def reschedule(
         moved = indexes.take(decision.moved)
         _, buckets = state.drop(moved.positions)
         place_again(state, lifecycle, moved, buckets)
+    elif len(indexes):
+        state.note_unchanged()
     return decision.outcome()
 
 

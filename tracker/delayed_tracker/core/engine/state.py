@@ -114,6 +114,13 @@ class TrackerState:
         if self.journal is not None:
             self.journal.note(change)
 
+    def note_unchanged(self) -> None:
+        """Note a change that repeats what is on record, for an answer that says what is tracked and changes nothing.
+
+        A process that has lost the tracker would answer from what it had: only a commit shows that it has not.
+        """
+        self.note(OfferedThrough(self.offered_through))
+
     def offer_through(self, position: Position) -> None:
         """Take a claim of the dispatcher, if it is higher than the present one."""
         if position > self.offered_through:
