@@ -1,6 +1,7 @@
 """The two stores of a shared catalogue over BookKeeper: documents are nodes of ZooKeeper, blobs are ledgers."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from struct import Struct
 from typing import Final
 
@@ -87,10 +88,7 @@ class LedgerBlobs:
 
     async def put(self, topic: str, cursor: str, epoch: int, content: bytes) -> bytes:
         """Store a blob as a new ledger."""
-        starts = range(0, len(content), BLOB_ENTRY_BYTES)
-        made = await self._ledgers.create(
-            folder_of(topic, cursor), epoch, BLOB, {}, (content[start : start + BLOB_ENTRY_BYTES] for start in starts)
-        )
+        made = await self._ledgers.create(folder_of(topic, cursor), epoch, BLOB, {}, _entries(content))
         return _pointer(made)
 
     async def get(self, topic: str, cursor: str, pointer: bytes) -> bytes:
@@ -109,6 +107,11 @@ class LedgerBlobs:
             for registration in found
             if registration.kind == BLOB or not registration.closed
         ]
+
+
+async def _entries(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), BLOB_ENTRY_BYTES):
+        yield content[start : start + BLOB_ENTRY_BYTES]
 
 
 def _pointer(made: Registration) -> bytes:

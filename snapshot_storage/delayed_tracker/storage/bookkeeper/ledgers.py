@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from delayed_tracker.bookkeeper.client import BookKeeper
@@ -19,6 +20,7 @@ from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, Le
 from delayed_tracker.bookkeeper.metadata.zookeeper import Create, Delete
 from delayed_tracker.bookkeeper.reading.reader import LedgerReader
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
+from delayed_tracker.storage.bookkeeper.connecting import create_ledger
 from delayed_tracker.storage.bookkeeper.registrations import Registration
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, SnapshotTooLarge, StorageUnavailable
@@ -63,7 +65,7 @@ class TrackerLedgers:
         epoch: int,
         kind: str,
         custom: Mapping[str, bytes],
-        entries: Iterable[bytes] | AsyncIterable[bytes],
+        entries: AsyncIterable[bytes],
     ) -> Registration:
         """Store a ledger durably. On any error or cancellation it is deleted again.
 
@@ -95,17 +97,13 @@ class TrackerLedgers:
     async def _open_writer(self, registration: Registration, custom: Mapping[str, bytes]) -> LedgerWriter:
         """Create a ledger, registered as this registration says but for the id, which is drawn here."""
         root = self._url.root
-
-        async def opened() -> LedgerWriter:
-            return await self._client.create(
-                ensemble=self._url.ensemble,
-                write_quorum=self._url.write_quorum,
-                ack_quorum=self._url.ack_quorum,
-                digest=self._url.digest,
-                custom={**custom, **registration.custom(root)},
-                also=lambda ledger_id: [Create(replace(registration, ledger_id=ledger_id).open_node(root))],
-            )
-
+        opened = partial(
+            create_ledger,
+            self._client,
+            self._url,
+            {**custom, **registration.custom(root)},
+            lambda ledger_id: replace(registration, ledger_id=ledger_id).open_node(root),
+        )
         folder = f"{root}/{registration.folder}"
         try:
             return await opened()
@@ -147,9 +145,9 @@ class TrackerLedgers:
 
     async def _reader(self, ledger_id: int) -> LedgerReader:
         """Return a reader of a finished ledger of this root."""
-        reader = self._readers.get(ledger_id)
         if ledger_id < 0:
             raise SnapshotNotFound(f"there is no ledger {ledger_id}")
+        reader = self._readers.get(ledger_id)
         if reader is None:
             with unavailable():
                 reader = await self._client.open(ledger_id)
@@ -202,21 +200,12 @@ class TrackerLedgers:
         return [found for name in names if (found := Registration.parse(folder, name)) is not None]
 
 
-async def _add_all(writer: LedgerWriter, entries: Iterable[bytes] | AsyncIterable[bytes]) -> None:
+async def _add_all(writer: LedgerWriter, entries: AsyncIterable[bytes]) -> None:
     """Add entries in order; the writer waits while too much is on its way, and its close waits for the rest."""
     first = True
-    async for entry in _asynchronous(entries):
+    async for entry in entries:
         if first:
             await writer.add(entry)
             first = False
         else:
             await writer.begin_add(entry)
-
-
-async def _asynchronous(entries: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterable[bytes]:
-    if isinstance(entries, AsyncIterable):
-        async for entry in entries:
-            yield entry
-    else:
-        for entry in entries:
-            yield entry

@@ -8,34 +8,32 @@ Source: PIP-195, "BucketSnapshotStorage"; custom metadata as in Pulsar's ``Bookk
 
 import random
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Final
 
 from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.metadata.errors import NodeExists
-from delayed_tracker.core.values.columns import Position
 from delayed_tracker.storage.bookkeeper.connecting import Connect, client_of
 from delayed_tracker.storage.bookkeeper.documents import DOCUMENT_BYTES_MAX, LedgerBlobs, ZooKeeperDocuments
 from delayed_tracker.storage.bookkeeper.ledgers import TrackerLedgers, unavailable
 from delayed_tracker.storage.bookkeeper.registrations import SNAPSHOT, Registration, folder_of
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
-from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageInUse, StorageUnavailable
+from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageInUse
 from delayed_tracker.storage.protocol import (
-    CatalogueEntry,
-    CatalogueState,
-    LogMark,
     StoredSnapshot,
     require_entry_range,
 )
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
 from delayed_tracker.storage.shared.document_store import DocumentStore
+from delayed_tracker.storage.shared.storage import SharedStorage
 
 FORMAT: Final = b"delayed-tracker bookkeeper 1\n"
 LISTED_MAX: Final = 10_000
 """Registrations of listings that are kept, so that one whose ledger is gone can be deleted; and ids of deleted ones."""
 
 
-class BookKeeperStorage:
+class BookKeeperStorage(SharedStorage):
     """Snapshots in ledgers, catalogues in ZooKeeper.
 
     Args:
@@ -58,30 +56,22 @@ class BookKeeperStorage:
         self._chance = chance or random.SystemRandom()
         self._instance = self._chance.getrandbits(64)
         self._connect = connect
-        self._client: BookKeeper | None = None
+        self._parts = AsyncExitStack()
         self._ledgers: TrackerLedgers | None = None
-        self._catalogue: SharedCatalogue | None = None
         self._listed: OrderedDict[int, Registration] = OrderedDict()
         self._deleted: OrderedDict[int, None] = OrderedDict()
 
     async def start(self) -> None:
         """Connect to ZooKeeper, and verify that the root has this format or nothing. Bookies are connected when needed."""
-        if self._client is not None:
+        if self._catalogue is not None:
             raise StorageInUse("this storage is started already; close it first, or open another one")
-        client = self._connect(self._url)
-        with unavailable():
-            await client.__aenter__()
-        started = False
-        try:
+        async with AsyncExitStack() as parts:
             with unavailable():
+                client = await parts.enter_async_context(self._connect(self._url))
                 await self._require_format(client)
-            documents, self._ledgers = self._stores(client)
-            self._catalogue = SharedCatalogue(documents, LedgerBlobs(self._ledgers), chance=self._chance)
-            self._client = client
-            started = True
-        finally:
-            if not started:
-                await client.__aexit__(None, None, None)
+            self._parts = parts.pop_all()
+        documents, self._ledgers = self._stores(client)
+        self._catalogue = SharedCatalogue(documents, LedgerBlobs(self._ledgers), chance=self._chance)
 
     def _stores(self, client: BookKeeper) -> tuple[DocumentStore, TrackerLedgers]:
         """Return the stores of documents and of ledgers. Tests put faults before them."""
@@ -105,10 +95,9 @@ class BookKeeperStorage:
     async def close(self) -> None:
         """Finish the accepted operations and end the connections."""
         catalogue, self._catalogue = self._catalogue, None
-        client, self._client = self._client, None
-        if catalogue is not None and client is not None:
+        if catalogue is not None:
             await catalogue.finish()
-            await client.__aexit__(None, None, None)
+            await self._parts.aclose()
 
     async def create_bucket_snapshot(
         self,
@@ -171,40 +160,6 @@ class BookKeeperStorage:
             (StoredSnapshot(registration.ledger_id, registration.epoch) for registration in found),
             key=lambda stored: stored.bucket_id,
         )
-
-    async def trackers(self) -> list[tuple[str, str]]:
-        """Return every (topic, cursor) with a catalogue that was not forgotten."""
-        return await self._opened().trackers()
-
-    async def replace(
-        self,
-        topic: str,
-        cursor: str,
-        *,
-        remove: Sequence[int],
-        add: Sequence[CatalogueEntry],
-        epoch: int,
-        writer: str = "",
-        mark_delete: Position | None = None,
-        mark: LogMark | None = None,
-    ) -> None:
-        """Replace the tracker's document by compare-and-swap."""
-        await self._opened().replace(
-            topic, cursor, remove=remove, add=add, epoch=epoch, writer=writer, mark_delete=mark_delete, mark=mark
-        )
-
-    async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
-        """Remove all entries, keep the epoch."""
-        await self._opened().forget(topic, cursor, epoch=epoch, writer=writer)
-
-    async def list(self, topic: str, cursor: str) -> CatalogueState:
-        """Return the catalogue of one tracker, verified."""
-        return await self._opened().list(topic, cursor)
-
-    def _opened(self) -> SharedCatalogue:
-        if self._catalogue is None:
-            raise StorageUnavailable("the storage is not open; call start() first")
-        return self._catalogue
 
     def _opened_ledgers(self) -> TrackerLedgers:
         self._opened()

@@ -6,10 +6,10 @@ or listed, or when a catalogue is read. Only an id of which this process has hea
 
 import contextlib
 import random
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable
 from typing import Final
 
-from delayed_tracker.core.values.columns import INT63_MAX, Position
+from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.storage.errors import (
     SnapshotNotFound,
     StorageFormatUnsupported,
@@ -37,20 +37,18 @@ from delayed_tracker.storage.objects.snapshot_object import (
     read_tail,
 )
 from delayed_tracker.storage.protocol import (
-    CatalogueEntry,
-    CatalogueState,
-    LogMark,
     StoredSnapshot,
     require_entry_range,
 )
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
 from delayed_tracker.storage.shared.document_store import Stale
+from delayed_tracker.storage.shared.storage import SharedStorage
 
 FORMAT_KEY: Final = "format"
 FORMAT: Final = b"delayed-tracker objects 1\n"
 
 
-class ObjectStorage:
+class ObjectStorage(SharedStorage):
     """Snapshots and catalogues in a store of objects.
 
     Args:
@@ -71,7 +69,6 @@ class ObjectStorage:
         self._chance = chance or random.SystemRandom()
         self._instance = self._chance.getrandbits(64)
         self._known = KnownObjects()
-        self._catalogue: SharedCatalogue | None = None
 
     async def start(self) -> None:
         """Open the store, and verify that it has this format or nothing."""
@@ -223,37 +220,3 @@ class ObjectStorage:
         known = known_object(topic, cursor, bucket_id, pointer)
         if known is not None and not self._known.is_deleted(bucket_id):
             self._known.add(known)
-
-    async def trackers(self) -> list[tuple[str, str]]:
-        """Return every (topic, cursor) with a catalogue that was not forgotten."""
-        return await self._opened().trackers()
-
-    async def replace(
-        self,
-        topic: str,
-        cursor: str,
-        *,
-        remove: Sequence[int],
-        add: Sequence[CatalogueEntry],
-        epoch: int,
-        writer: str = "",
-        mark_delete: Position | None = None,
-        mark: LogMark | None = None,
-    ) -> None:
-        """Replace the tracker's document by compare-and-swap."""
-        await self._opened().replace(
-            topic, cursor, remove=remove, add=add, epoch=epoch, writer=writer, mark_delete=mark_delete, mark=mark
-        )
-
-    async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
-        """Remove all entries, keep the epoch."""
-        await self._opened().forget(topic, cursor, epoch=epoch, writer=writer)
-
-    async def list(self, topic: str, cursor: str) -> CatalogueState:
-        """Return the catalogue of one tracker, verified."""
-        return await self._opened().list(topic, cursor)
-
-    def _opened(self) -> SharedCatalogue:
-        if self._catalogue is None:
-            raise StorageUnavailable("the storage is not open; call start() first")
-        return self._catalogue

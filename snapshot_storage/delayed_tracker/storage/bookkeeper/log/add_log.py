@@ -7,10 +7,10 @@ the log of one instance has all records of a tracker at any time.
 import contextlib
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
-from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.storage.add_log import (
     LogAppend,
     LogExtent,
@@ -68,19 +68,12 @@ class BookKeeperAddLog:
         """Connect to ZooKeeper, and register a new instance. The ledgers of earlier ones are read when needed."""
         if self._opened is not None:
             raise StorageInUse("this add log is started already; close it first, or open another one")
-        client = self._connect(self._url)
-        with unavailable():
-            await client.__aenter__()
-        opened = False
-        try:
-            owners = Owners(client.zookeeper, self._url.root, f"{self._chance.getrandbits(64):016x}")
+        async with AsyncExitStack() as parts:
             with unavailable():
+                client = await parts.enter_async_context(self._connect(self._url))
+                owners = Owners(client.zookeeper, self._url.root, f"{self._chance.getrandbits(64):016x}")
                 await owners.register()
-            self._opened = _Opened(client, owners, LogLedgers(client, self._url), self._roll_bytes)
-            opened = True
-        finally:
-            if not opened:
-                await client.__aexit__(None, None, None)
+            self._opened = _Opened(parts.pop_all(), owners, LogLedgers(client, self._url), self._roll_bytes)
 
     async def close(self) -> None:
         """Finish the accepted operations, close the ledger, and end the instance."""
@@ -135,9 +128,9 @@ class BookKeeperAddLog:
 class _Opened:
     """A log from start to close."""
 
-    def __init__(self, client: BookKeeper, owners: Owners, ledgers: LogLedgers, roll_bytes: int) -> None:
+    def __init__(self, parts: AsyncExitStack, owners: Owners, ledgers: LogLedgers, roll_bytes: int) -> None:
         self.own = OwnLog(ledgers, owners, roll_bytes=roll_bytes)
-        self._client = client
+        self._parts = parts
         self._owners = owners
         self._ledgers = ledgers
         self._sources = Sources(ledgers, owners)
@@ -149,7 +142,7 @@ class _Opened:
                     await self.own.end_current()
                 await self._owners.retire()
         finally:
-            await self._client.__aexit__(None, None, None)
+            await self._parts.aclose()
 
     # -- owners ------------------------------------------------------------------------------------------------------
 
@@ -229,11 +222,13 @@ class _Opened:
 
         await self.own.write(define)
         block: list[LoggedRecord] = []
+        size = 0
         async for record in self._records(name, content, found, before):
             block.append(record)
-            if sum(len(each.record) for each in block) >= COPY_BYTES:
+            size += len(record.record)
+            if size >= COPY_BYTES:
                 await self._write_block(name, block)
-                block = []
+                block, size = [], 0
         if block:
             await self._write_block(name, block)
         if found.cut_through > before:
@@ -279,11 +274,8 @@ class _Opened:
                 return self._records_items(ledger_id, {name: records for name, records in new.items() if records})
 
             await self.own.write(compose)
-            return [
-                name
-                for name in ((part.topic, part.cursor) for part in parts)
-                if name not in self.own.owned or name in refused
-            ]
+            names = ((part.topic, part.cursor) for part in parts)
+            return [name for name in names if name not in self.own.owned or name in refused]
 
     def _require_no_gaps(self, parts: Sequence[LogAppend], writer: str) -> None:
         """Raise InvalidInput if a part that will be accepted begins above the next number of a tracker in this log."""
@@ -298,14 +290,9 @@ class _Opened:
 
     def _records_items(self, ledger_id: int, new: Mapping[TrackerName, Sequence[LoggedRecord]]) -> list[Item]:
         """Return the items of consecutive records, with the ordinals that they need."""
-        items: list[Item] = [*self.own.definitions(ledger_id, list(new))]
-        ordinals = {(item.topic, item.cursor): item.ordinal for item in items if isinstance(item, Defined)}
+        items, ordinals = self.own.with_ordinals(ledger_id, list(new))
         for name, records in new.items():
-            ordinal = ordinals.get(name)
-            if ordinal is None:
-                ordinal = self.own.content.ordinal_of(ledger_id, name)
-            assert ordinal is not None, name
-            items += [Records(ordinal, first, tuple(octets)) for first, octets in _runs(records)]
+            items += [Records(ordinals[name], first, tuple(octets)) for first, octets in _runs(records)]
         return items
 
     async def read(self, name: TrackerName, after: int, bytes_max: int) -> LogPage:
@@ -388,15 +375,8 @@ class _Opened:
             for name, through in cuts
             if name in trackers and through > trackers[name].cut_through < trackers[name].last_number
         }
-        items: list[Item] = [*self.own.definitions(ledger_id, list(wanted))]
-        ordinals = {(item.topic, item.cursor): item.ordinal for item in items if isinstance(item, Defined)}
-        for name, through in wanted.items():
-            ordinal = ordinals.get(name)
-            if ordinal is None:
-                ordinal = self.own.content.ordinal_of(ledger_id, name)
-            assert ordinal is not None, name
-            items.append(Cut(ordinal, through))
-        return items
+        items, ordinals = self.own.with_ordinals(ledger_id, list(wanted))
+        return [*items, *(Cut(ordinals[name], through) for name, through in wanted.items())]
 
     async def extents(self) -> list[LogExtent]:
         found = {

@@ -1,5 +1,6 @@
 """Ledgers of logs: one that is written, and what is read of closed ones."""
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -7,10 +8,10 @@ from typing import Final, TypeAlias
 from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing
 from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound, NodeMissing
-from delayed_tracker.bookkeeper.metadata.zookeeper import Create, Delete
+from delayed_tracker.bookkeeper.metadata.zookeeper import Delete
 from delayed_tracker.bookkeeper.reading.reader import LedgerReader
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
-from delayed_tracker.storage.bookkeeper.ledgers import unavailable
+from delayed_tracker.storage.bookkeeper.connecting import create_ledger
 from delayed_tracker.storage.bookkeeper.log.content import LogContent
 from delayed_tracker.storage.bookkeeper.log.entries import EntryCorrupt, Item, items_of
 from delayed_tracker.storage.bookkeeper.registrations import ROOT_KEY
@@ -21,13 +22,12 @@ CACHED_BYTES_MAX: Final = 64 * 1024 * 1024
 READ_ENTRIES: Final = 256
 """Entries that one read asks for."""
 
-
 NodeOf: TypeAlias = Callable[[int], str]
 """Returns the path of a ledger's node."""
 
 
 class LogLedgers:
-    """Ledgers of logs of one root.
+    """Ledgers of logs of one root. The errors of its operations are those of the client.
 
     Args:
         client: started and closed by the caller.
@@ -49,23 +49,14 @@ class LogLedgers:
 
     async def create(self, node_of: NodeOf) -> LedgerWriter:
         """Create a ledger and its node in one step."""
-        with unavailable():
-            return await self._client.create(
-                ensemble=self._url.ensemble,
-                write_quorum=self._url.write_quorum,
-                ack_quorum=self._url.ack_quorum,
-                digest=self._url.digest,
-                custom=self._custom,
-                also=lambda ledger_id: [Create(node_of(ledger_id))],
-            )
+        return await create_ledger(self._client, self._url, self._custom, node_of)
 
     async def fence(self, ledger_id: int) -> int | None:
         """Close a ledger for whoever writes it, and return its last entry: -1 if it has none, None if it was deleted."""
-        with unavailable():
-            try:
-                reader = await self._client.recover(ledger_id, require=self._custom)
-            except LedgerNotFound:
-                return None
+        try:
+            reader = await self._client.recover(ledger_id, require=self._custom)
+        except LedgerNotFound:
+            return None
         self._readers[ledger_id] = reader
         return reader.metadata.last_entry_id
 
@@ -90,16 +81,14 @@ class LogLedgers:
     async def _read(self, ledger_id: int, first: int, last: int) -> dict[int, bytes | None]:
         reader = self._readers.get(ledger_id)
         if reader is None:
-            with unavailable():
-                reader = await self._client.open(ledger_id, require=self._custom)
+            reader = await self._client.open(ledger_id, require=self._custom)
             self._readers[ledger_id] = reader
-        with unavailable():
-            try:
-                entries = {entry.entry_id: bytes(entry.payload) for entry in await reader.read(first, last)}
-            except (DigestMismatch, EntryMissing):
-                if first == last:
-                    return {first: None}
-                entries = {}
+        try:
+            entries = {entry.entry_id: bytes(entry.payload) for entry in await reader.read(first, last)}
+        except (DigestMismatch, EntryMissing):
+            if first == last:
+                return {first: None}
+            entries = {}
         if not entries:
             single = [await self._read(ledger_id, entry_id, entry_id) for entry_id in range(first, last + 1)]
             return {entry_id: octets for one in single for entry_id, octets in one.items()}
@@ -119,14 +108,11 @@ class LogLedgers:
     async def delete(self, ledger_id: int, node: str) -> None:
         """Delete a ledger and its node, if they exist."""
         self._readers.pop(ledger_id, None)
-        with unavailable():
-            try:
-                await self._client.delete(ledger_id, require=self._custom, also=[Delete(node)])
-            except (LedgerNotFound, NodeMissing):
-                try:
-                    await self._client.zookeeper.delete(node)
-                except NodeMissing:
-                    return
+        try:
+            await self._client.delete(ledger_id, require=self._custom, also=[Delete(node)])
+        except (LedgerNotFound, NodeMissing):
+            with contextlib.suppress(NodeMissing):
+                await self._client.zookeeper.delete(node)
 
 
 def _items_of(octets: bytes | None) -> list[Item] | None:

@@ -172,9 +172,9 @@ class OwnLog:
         current = None if self._current is None else self._current.ledger_id
         return next(iter(self.content.unneeded_ledgers(current)), None)
 
-    def definitions(self, ledger_id: int, names: Sequence[TrackerName]) -> list[Item]:
+    def definitions(self, ledger_id: int, names: Sequence[TrackerName]) -> list[Defined]:
         """Return what gives trackers an ordinal in a ledger, for those that have none there."""
-        items: list[Item] = []
+        items: list[Defined] = []
         ordinal = self.content.next_ordinal(ledger_id)
         for name in names:
             tracker = self.content.trackers.get(name)
@@ -182,3 +182,14 @@ class OwnLog:
                 items.append(Defined(ordinal, *name, tracker.last_number, tracker.cut_through))
                 ordinal += 1
         return items
+
+    def with_ordinals(self, ledger_id: int, names: Sequence[TrackerName]) -> tuple[list[Item], dict[TrackerName, int]]:
+        """Return the definitions that trackers of this log need in a ledger, and the ordinals that they have with them."""
+        items = self.definitions(ledger_id, names)
+        ordinals = {(item.topic, item.cursor): item.ordinal for item in items}
+        for name in names:
+            if name not in ordinals:
+                ordinal = self.content.ordinal_of(ledger_id, name)
+                assert ordinal is not None, name
+                ordinals[name] = ordinal
+        return [*items], ordinals

@@ -15,7 +15,7 @@ no record of the former owner is acknowledged behind the new one's back.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from delayed_tracker.bookkeeper.metadata.errors import NodeChanged, NodeExists, NodeMissing, NodeNotEmpty
@@ -27,7 +27,7 @@ from delayed_tracker.storage.shared.names import tracker_path
 LEDGERS, TRACKERS, LEAVING = "l", "t", "r"
 
 
-class OwnerChanged(Exception):  # says what happened; it never leaves this package
+class OwnerChanged(Exception):
     """Another process changed a tracker's node meanwhile; read it again."""
 
 
@@ -123,38 +123,32 @@ class Owners:
     async def claim(self, name: TrackerName, epoch: int, writer: str) -> Owner:
         """Become the owner of a tracker that has none. Raises OwnerChanged."""
         owner = Owner(epoch, writer, self.instance)
-        await self._change(name, owner, [Create(self._listed(self.instance, TRACKERS, name))])
-        return self._at(owner, 0)
+        return await self._change(name, owner, [Create(self._listed(self.instance, TRACKERS, name))])
 
     async def renew(self, name: TrackerName, before: Owner, epoch: int, writer: str) -> Owner:
         """Record another epoch or writer, without moving the records. Raises OwnerChanged."""
-        owner = Owner(epoch, writer, before.instance, before.moving, before.version)
-        await self._change(name, owner, [])
-        return self._at(owner, before.version + 1)
+        return await self._change(name, replace(before, epoch=epoch, writer=writer), [])
 
     async def begin_move(self, name: TrackerName, before: Owner, epoch: int, writer: str) -> Owner:
         """Fence the owner by name; its ledgers come next. The records stay where they are. Raises OwnerChanged."""
-        owner = Owner(epoch, writer, before.instance, True, before.version)
         also: list[Operation] = []
         if not before.moving:
             also = [
                 Delete(self._listed(before.instance, TRACKERS, name)),
                 Create(self._listed(before.instance, LEAVING, name)),
             ]
-        await self._change(name, owner, also)
-        return self._at(owner, before.version + 1)
+        return await self._change(name, replace(before, epoch=epoch, writer=writer, moving=True), also)
 
     async def end_move(self, name: TrackerName, moving: Owner) -> Owner:
         """Become the owner of records that this instance's log has now. Raises OwnerChanged."""
-        owner = Owner(moving.epoch, moving.writer, self.instance, False, moving.version)
         also: list[Operation] = [
             Delete(self._listed(moving.instance, LEAVING, name)),
             Create(self._listed(self.instance, TRACKERS, name)),
         ]
-        await self._change(name, owner, also)
-        return self._at(owner, moving.version + 1)
+        return await self._change(name, replace(moving, instance=self.instance, moving=False), also)
 
-    async def _change(self, name: TrackerName, owner: Owner, also: list[Operation]) -> None:
+    async def _change(self, name: TrackerName, owner: Owner, also: list[Operation]) -> Owner:
+        """Write the node of a tracker that has the owner's version, and return the owner at the next one."""
         path = self._tracker_node(name)
         first: Operation
         if owner.version < 0:
@@ -166,10 +160,7 @@ class Owners:
             await self._zookeeper.multi([first, *also])
         except (NodeChanged, NodeExists, NodeMissing) as error:
             raise OwnerChanged(error.message) from error
-
-    @staticmethod
-    def _at(owner: Owner, version: int) -> Owner:
-        return Owner(owner.epoch, owner.writer, owner.instance, owner.moving, version)
+        return replace(owner, version=owner.version + 1)
 
     async def forget(self, instance: str) -> None:
         """Delete the nodes of an instance that has no ledgers and no trackers any more, if that is so."""
