@@ -1,6 +1,7 @@
 """Tests of the parsing of replies: the cut of large ones equals protobuf's reading, and nonsense is refused."""
 
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -92,7 +93,7 @@ def outcome(parse, message: bytes) -> Reply | None:
 def parsed_by_protobuf(message: bytes) -> Reply:
     try:
         response = pb.Response.FromString(message)
-    except Exception as error:
+    except DecodeError as error:
         raise FrameInvalid from error
     if (
         not response.IsInitialized()

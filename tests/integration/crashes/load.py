@@ -1,13 +1,15 @@
 """The load of several client processes, and the audit of their journals."""
 
 import asyncio
+import random
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from delayed_tracker.cli.demo.service_process import ServiceProcess
 from tests.integration.crashes.facts import Facts
 from tests.integration.crashes.journal import read_journal
 from tests.integration.crashes.load_client import HANDED_OFF_MAX, LEASED_MAX, Feed
@@ -22,6 +24,9 @@ SETTINGS = {
     "delayedDeliveryMaxNumBuckets": "10",
     "consumptionWindowPositions": str(WINDOW),
 }
+CLIENTS = 4
+OPENING_EVERY = 5
+"""Every fifth kill, from the first on, does not wait for the clients: it may come while trackers are recovered."""
 SHOWN_MAX = 5
 WORKING_BYTES = 2_000
 """Growth of a journal after which its client is at work: an open takes a tenth of it."""
@@ -104,3 +109,45 @@ async def running_load(directory: Path, seed: int, *, count: int, replays: bool 
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+
+
+async def kill_under_load(
+    directory: Path,
+    kills: int,
+    *,
+    seed: int,
+    replays: bool,
+    storage_url: str,
+    directory_of: Callable[[int], Path],
+) -> None:
+    """Kill services at random moments under the load of the clients; assert that the answers of all of them hold.
+
+    Args:
+        directory: of the clients.
+        kills: number of services that are killed; one more drains.
+        seed: of clients and moments.
+        replays: whether clients offer what ``replay_from`` says, instead of repeating only calls without an answer.
+        storage_url: the services' storage.
+        directory_of: returns the existing directory of a service by its number.
+    """
+    rng = random.Random(seed)
+    async with running_load(directory, seed, count=CLIENTS, replays=replays) as load:
+        for number in range(kills + 1):
+            service = await ServiceProcess.start(directory_of(number), storage_url=storage_url, settings=SETTINGS)
+            try:
+                load.publish(service.grpc_address, draining=number == kills)
+                if number < kills:
+                    if number % OPENING_EVERY:
+                        await load.until_working()
+                    await asyncio.sleep(rng.uniform(0.1, 1.5))
+                    load.require_running()
+                    await service.kill()
+                else:
+                    await load.until_drained()
+                    assert await service.stop() == 0
+            finally:
+                await service.ensure_stopped()
+        twice = load.audit()
+        print(f"twice, by kill: {dict(twice)}")
+        facts = [load.facts(topic) for topic in load.topics]
+    assert all(each.delivered_count > 20 * kills for each in facts), "every client must have delivered"

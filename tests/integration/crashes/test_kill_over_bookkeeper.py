@@ -1,20 +1,14 @@
 """kill -9 of a service whose snapshots and add log are in BookKeeper: a process with an empty disk goes on."""
 
-import asyncio
 import random
 from pathlib import Path
 
 import pytest
 
-from delayed_tracker.cli.demo.service_process import ServiceProcess
 from tests.bookkeeper.servers.fixtures import allow_downloads, cluster, zookeeper
-from tests.integration.crashes.load import SETTINGS, running_load
+from tests.integration.crashes.load import kill_under_load
 
 __all__ = ["cluster", "zookeeper"]
-
-CLIENTS = 4
-OPENING_EVERY = 5
-"""Every fifth kill, from the first on, does not wait for the clients: it may come while trackers are recovered."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -34,29 +28,13 @@ async def test_another_process_goes_on(tmp_path: Path, cluster, kills: int):
     cluster.require(3)
     seed = random.randrange(2**32)
     print(f"seed {seed}")
-    rng = random.Random(seed)
     storage_url = (
         f"bookkeeper:zk://{cluster.zookeeper.address}/ledgers?root=/kills{seed}&ensemble=3&writeQuorum=2&ackQuorum=2"
     )
-    async with running_load(tmp_path, seed, count=CLIENTS, replays=False) as load:
-        for kill in range(kills + 1):
-            directory = tmp_path / f"process{kill}"
-            directory.mkdir()
-            service = await ServiceProcess.start(directory, storage_url=storage_url, settings=SETTINGS)
-            try:
-                load.publish(service.grpc_address, draining=kill == kills)
-                if kill < kills:
-                    if kill % OPENING_EVERY:
-                        await load.until_working()
-                    await asyncio.sleep(rng.uniform(0.1, 1.5))
-                    load.require_running()
-                    await service.kill()
-                else:
-                    await load.until_drained()
-                    assert await service.stop() == 0
-            finally:
-                await service.ensure_stopped()
-        twice = load.audit()
-        print(f"twice, by kill: {dict(twice)}")
-        facts = [load.facts(topic) for topic in load.topics]
-    assert all(each.delivered_count > 20 * kills for each in facts), "every client must have delivered"
+
+    def directory_of(number: int) -> Path:
+        directory = tmp_path / f"process{number}"
+        directory.mkdir()
+        return directory
+
+    await kill_under_load(tmp_path, kills, seed=seed, replays=False, storage_url=storage_url, directory_of=directory_of)

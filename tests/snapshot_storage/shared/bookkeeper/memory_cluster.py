@@ -40,6 +40,38 @@ class _StoredLedger:
     fenced: bool = False
 
 
+def _apply(nodes: dict[str, _StoredNode], operation: Operation, session: object) -> None:
+    path = operation.path
+    node = nodes.get(path)
+    match operation:
+        case Create(_, value, ephemeral):
+            parent = path.rpartition("/")[0]
+            if node is not None:
+                raise NodeExists(path, f"{path} exists")
+            if parent and parent not in nodes:
+                raise NodeMissing(path, f"{path} has no parent")
+            nodes[path] = _StoredNode(value, session=session if ephemeral else None)
+        case SetValue(_, value, version):
+            found = _require(nodes, path, version)
+            found.value, found.version = value, found.version + 1
+        case Delete(_, version):
+            _require(nodes, path, version)
+            if any(other.startswith(f"{path}/") for other in nodes):
+                raise NodeNotEmpty(path, f"{path} has children")
+            del nodes[path]
+        case Check(_, version):
+            _require(nodes, path, version)
+
+
+def _require(nodes: dict[str, _StoredNode], path: str, version: int) -> _StoredNode:
+    node = nodes.get(path)
+    if node is None:
+        raise NodeMissing(path, f"{path} is missing")
+    if version not in (ANY_VERSION, node.version):
+        raise NodeChanged(path, f"{path} is at {node.version}")
+    return node
+
+
 class MemoryCluster:
     """Nodes and ledgers, which survive the processes that use them."""
 
@@ -50,43 +82,10 @@ class MemoryCluster:
 
     def apply(self, operations: Sequence[Operation], session: object) -> None:
         """Perform all operations, or none."""
-        before = {path: replace(node) for path, node in self.nodes.items()}
-        try:
-            for operation in operations:
-                self._apply(operation, session)
-        except BaseException:
-            self.nodes = before
-            raise
-
-    def _apply(self, operation: Operation, session: object) -> None:
-        path = operation.path
-        node = self.nodes.get(path)
-        match operation:
-            case Create(_, value, ephemeral):
-                parent = path.rpartition("/")[0]
-                if node is not None:
-                    raise NodeExists(path, f"{path} exists")
-                if parent and parent not in self.nodes:
-                    raise NodeMissing(path, f"{path} has no parent")
-                self.nodes[path] = _StoredNode(value, session=session if ephemeral else None)
-            case SetValue(_, value, version):
-                found = self._require(path, version)
-                found.value, found.version = value, found.version + 1
-            case Delete(_, version):
-                self._require(path, version)
-                if any(other.startswith(f"{path}/") for other in self.nodes):
-                    raise NodeNotEmpty(path, f"{path} has children")
-                del self.nodes[path]
-            case Check(_, version):
-                self._require(path, version)
-
-    def _require(self, path: str, version: int) -> _StoredNode:
-        node = self.nodes.get(path)
-        if node is None:
-            raise NodeMissing(path, f"{path} is missing")
-        if version not in (ANY_VERSION, node.version):
-            raise NodeChanged(path, f"{path} is at {node.version}")
-        return node
+        nodes = {path: replace(node) for path, node in self.nodes.items()}
+        for operation in operations:
+            _apply(nodes, operation, session)
+        self.nodes = nodes
 
     def end_session(self, session: object) -> None:
         """Drop the ephemeral nodes of a client."""
