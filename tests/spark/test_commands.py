@@ -194,7 +194,10 @@ def test_a_rebuild_goes_on_past_damage_if_it_is_to(command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (of("rebuild"), "missing option '--commit': give sqlite:PATH or grpc://HOST:PORT, or --dry-run"),
+        (
+            of("rebuild"),
+            "missing option '--commit': give a storage, such as sqlite:PATH, or grpc://HOST:PORT, or --dry-run",
+        ),
         (
             of("rebuild", "--commit", "sqlite:x.db"),
             "missing option '--staging': give a directory or URL that the driver",

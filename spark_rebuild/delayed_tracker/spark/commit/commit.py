@@ -1,10 +1,13 @@
-"""Commits rebuilt buckets: the protocol of a commit target, and the target for a storage on this machine.
+"""Commits rebuilt buckets: the protocol of a commit target, and the target for the storage of a URL.
 
 The commit first claims a new epoch in the catalogue, so that it may sweep what carries an older one. It stores all
 snapshots of a subscription under that epoch. Then one catalogue update, fenced by it, replaces the old entries. Last, the
 commit deletes the replaced snapshots. A reader sees either all old buckets or all new ones.
+
+A storage that processes share may have an owner of the tracker: the claim fences it.
 """
 
+import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,6 +17,7 @@ from uuid import uuid4
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.spark.commit.owned_storage import OwnedStorage
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
+from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.add_log_registry import open_add_log
 from delayed_tracker.storage.errors import AddLogMissing, SnapshotConflict, SnapshotNotFound, StorageError
 from delayed_tracker.storage.protocol import CatalogueEntry, LogMark
@@ -75,13 +79,28 @@ class CommitTarget(Protocol):
 
 
 class StorageCommit(OwnedStorage):
-    """Commit target for a snapshot storage URL, such as ``sqlite:PATH``, that no other process has open."""
+    """Commit target for a snapshot storage URL: ``sqlite:PATH``, which no other process has open, or a shared storage.
+
+    The add log beside the storage is opened with the first commit that needs it, and closed with the storage.
+    """
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._url = url
         self._writer = f"rebuild-{uuid4().hex}"
         self._epochs: dict[tuple[str, str], int] = {}
+        self._log: AddLog | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the add log and the storage."""
+        log, self._log = self._log, None
+        try:
+            if log is not None:
+                self._run(log.close())
+        finally:
+            super().__exit__(kind, error, trace)
 
     def begin(self, trackers: Sequence[tuple[str, str]]) -> None:
         """See :class:`CommitTarget`."""
@@ -131,6 +150,7 @@ class StorageCommit(OwnedStorage):
             mark=mark,
             replaced_mark=state.log_mark,
         )
+        await self._cut_log(tracker, mark)
         await self._delete(old)
         return Committed(epoch, len(old), unchanged=False)
 
@@ -139,17 +159,32 @@ class StorageCommit(OwnedStorage):
 
         A recovery would apply them on top of the rebuilt buckets. Returns None if the storage has no add log.
         """
+        log = await self._started_log()
+        if log is None:
+            return None
+        # Anonymous: if this job is killed before it publishes, another one takes the same epoch.
+        extent = await log.take_over(tracker.topic, tracker.subscription, epoch=epoch, writer="")
+        return LogMark(extent.last_number, None if tracker.offered_through == BEFORE_ALL else tracker.offered_through)
+
+    async def _started_log(self) -> AddLog | None:
+        if self._log is None:
+            log = self._open_log()
+            if log is not None:
+                await log.start()
+            self._log = log
+        return self._log
+
+    def _open_log(self) -> AddLog | None:
         try:
-            log = open_add_log(self._url)
+            return open_add_log(self._url)
         except AddLogMissing:
             return None
-        try:
-            await log.start()
-            # Anonymous: if this job is killed before it publishes, another one takes the same epoch.
-            extent = await log.take_over(tracker.topic, tracker.subscription, epoch=epoch, writer="")
-        finally:
-            await log.close()
-        return LogMark(extent.last_number, None if tracker.offered_through == BEFORE_ALL else tracker.offered_through)
+
+    async def _cut_log(self, tracker: RebuiltTracker, mark: LogMark | None) -> None:
+        """Delete the records that are void. What cannot be deleted now is cut by the next owner."""
+        if self._log is not None and mark is not None:
+            with contextlib.suppress(StorageError):
+                await self._log.cut([(tracker.topic, tracker.subscription, mark.number)])
 
     async def _create_all(
         self, publication: Publication, tracker: RebuiltTracker, epoch: int, last_seal_number: int

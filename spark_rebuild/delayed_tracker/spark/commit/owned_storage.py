@@ -1,4 +1,4 @@
-"""Exclusive access to a snapshot storage for synchronous code."""
+"""Access to a snapshot storage for synchronous code: exclusive, if no two processes may have it open."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class OwnedStorage:
-    """Base class for users of the storage of a URL, such as ``sqlite:PATH``.
+    """Base class for users of the storage of a URL, such as ``sqlite:PATH`` or ``s3://BUCKET/PREFIX``.
 
     It is a context manager: the storage is open inside a block, and can be opened again by a later block.
 

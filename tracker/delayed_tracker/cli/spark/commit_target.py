@@ -8,14 +8,17 @@ import typer
 from delayed_tracker.cli.spark.service_commit import SCHEME, ServiceCommit
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.commit.commit import CommitTarget, StorageCommit
+from delayed_tracker.storage.objects.storage import FORMAT_KEY
 
 _SQLITE: Final = "sqlite:"
+_DIRECTORY: Final = "file://"
 
 Commit = Annotated[
     str | None,
     typer.Option(
         "--commit",
-        help="Where the snapshots go: sqlite:PATH, which no service has open, or grpc://HOST:PORT, a service that runs.",
+        help="Where the snapshots go: sqlite:PATH, which no service has open; a storage that services share: "
+        "bookkeeper:zk://…, s3://, gs://, az://, file:///DIR; or grpc://HOST:PORT, a service that runs.",
         metavar="TARGET",
     ),
 ]
@@ -59,5 +62,7 @@ def check_target(url: str, target: CommitTarget) -> None:
 
 
 def storage_file(url: str) -> Path | None:
-    """Return the file of a storage on this machine; None for others."""
+    """Return the file that a storage on this machine has if it exists; None for others."""
+    if url.startswith(_DIRECTORY):
+        return Path(url.removeprefix(_DIRECTORY), FORMAT_KEY)
     return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None

@@ -92,7 +92,9 @@ def rebuild_command(
     --staging /shared/staging --commit sqlite:data/tracker.db
     """
     if not dry_run and commit is None:
-        raise BadUsage("missing option '--commit': give sqlite:PATH or grpc://HOST:PORT, or --dry-run to write nothing")
+        raise BadUsage(
+            "missing option '--commit': give a storage, such as sqlite:PATH, or grpc://HOST:PORT, or --dry-run to write nothing"
+        )
     if not dry_run and not staging:
         raise BadUsage("missing option '--staging': give a directory or URL that the driver and all workers reach")
     limits = settings_from(config, overrides, broker_conf).settings

@@ -44,7 +44,8 @@ def verify_command(
         str,
         typer.Option(
             "--against",
-            help="The index: sqlite:PATH, which no service has open, or grpc://HOST:PORT, a service with the trackers open.",
+            help="The index: a storage's URL (sqlite:PATH, which no service has open, bookkeeper:zk://…, s3://, gs://, "
+            "az://, file:///DIR), or grpc://HOST:PORT, a service with the trackers open.",
             metavar="TARGET",
         ),
     ],
