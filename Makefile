@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers blocking boards client-environments deep-others deep-property demo format help install java lint lock other-languages proto pulsar-classes reference serve simulate test test-deep
+.PHONY: bench bench-peers blocking boards client-environments deep-others deep-property demo format help install java lint lock other-languages proto pulsar-classes reference serve simulate test test-deep test-long
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,10 +41,13 @@ demo: $(READY) $(JAVA)  ## track, deliver, crash and recover delayed messages th
 serve: $(READY)  ## run the service with conf/tracker.conf until interrupted
 	$(BIN)/delayed-tracker serve --config conf/tracker.conf
 
-test: $(READY) $(JAVA)  ## run the tests
-	$(BIN)/python -m pytest -m "not deep" $(PARALLEL) $(PYTEST_ARGS) $(TESTS)
+test: $(READY) $(JAVA)  ## run the tests (under six minutes on two cores)
+	$(BIN)/python -m pytest -m "not deep and not long" $(PARALLEL) $(PYTEST_ARGS) $(TESTS)
 
-test-deep: $(READY) $(JAVA)  ## run all tests, the deep ones included, with many more random examples
+test-long: $(READY) $(JAVA)  ## run the tests that take many seconds and seldom fail
+	$(BIN)/python -m pytest -m "long and not deep" $(PARALLEL) $(PYTEST_ARGS) $(TESTS)
+
+test-deep: $(READY) $(JAVA)  ## run all tests, the long and the deep ones included, with many more random examples
 ifeq ($(TESTS),tests)
 	@$(MAKE) --no-print-directory -j2 deep-property deep-others
 else

@@ -45,10 +45,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(built)
 
 
-ONE_PROCESS = ("spark", "prometheus", "jvm", "bookkeeper", "snapshot_storage/shared/clouds")
-"""Directories of tests whose session fixture is a Spark, a Prometheus, a Java, a cluster of BookKeeper or an object store:
-one of each, not one for each process.
-"""
+ONE_PROCESS = {
+    "spark/": "Spark",
+    "prometheus/": "Prometheus",
+    "jvm/": "Java",
+    "bookkeeper/": "BookKeeper",
+    "snapshot_storage/shared/bookkeeper/test_real_cluster.py": "BookKeeper",
+    "integration/crashes/test_kill_over_bookkeeper.py": "BookKeeper",
+    "snapshot_storage/shared/clouds/": "object stores",
+}
+"""The server, or servers, that a session fixture starts for tests: one of each, not one for each process."""
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -75,9 +81,9 @@ class OneOfEach(LoadScopeScheduling):
     """Scheduler that spreads single tests, except those that share a costly process. The largest groups come first."""
 
     def _split_scope(self, nodeid: str) -> str:
-        for directory in ONE_PROCESS:
-            if nodeid.startswith(f"tests/{directory}/"):
-                return directory
+        for path, server in ONE_PROCESS.items():
+            if nodeid.startswith(f"tests/{path}"):
+                return server
         # Tests of one file share a service.
         return nodeid.split("::", maxsplit=1)[0] if nodeid.startswith("tests/integration/") else nodeid
 

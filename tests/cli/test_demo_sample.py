@@ -12,6 +12,8 @@ import pytest
 from delayed_tracker.cli.demo.sample import BUNDLED_SAMPLE
 from delayed_tracker.cli.exit_codes import ExitCode
 
+pytestmark = pytest.mark.long
+
 LOG_HEADER_BYTES = 1_024
 
 

@@ -14,7 +14,7 @@ BROKEN_PIPE_STATUS = 141
 
 SAMPLE = f"bookkeeper+file:{BUNDLED_SAMPLE / 'bookie'}?metadata={BUNDLED_SAMPLE / 'metadata.jsonl'}"
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def run_without_reader(*arguments: str, stderr: bool = False) -> subprocess.CompletedProcess[bytes]:

@@ -13,7 +13,7 @@ from delayed_tracker.client import DelayedTrackerClient
 from tests.integration.harness.committed import committed_snapshots
 from tests.integration.harness.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, Dispatcher, connect
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 
 async def command(*arguments: str) -> dict[str, object]:

@@ -14,6 +14,8 @@ from tests.benchmarks.machine import ProcessMeter
 from tests.integration.harness.dispatcher import now_ms
 from tests.integration.harness.lab import HOUR_MS, TOPIC
 
+pytestmark = pytest.mark.long
+
 BATCH = 1_000
 SETTINGS = {
     # Else the add log on the same disk refuses them first: tests/integration/crashes/test_full_disk.py.

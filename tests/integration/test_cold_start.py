@@ -13,7 +13,7 @@ from tests.integration.harness.dispatcher import now_ms
 from tests.integration.harness.lab import TOPIC, add
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled with NUMBA_DISABLE_JIT=1"),
 ]
 

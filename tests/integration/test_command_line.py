@@ -35,6 +35,7 @@ async def waiting_poll(service: ServiceProcess, *options: str) -> asyncio.subpro
     return process
 
 
+@pytest.mark.long
 async def test_a_service_killed_during_a_poll_is_said_so(service):
     """A service killed during a poll gives one line with the cause, and the status for "try again"."""
     process = await waiting_poll(service)
@@ -45,6 +46,7 @@ async def test_a_service_killed_during_a_poll_is_said_so(service):
     assert err.endswith(b"); try again\n")
 
 
+@pytest.mark.long
 async def test_a_poll_whose_tracker_is_taken_over_is_told_so(service):
     """A dispatcher that opens the tracker fences the command."""
     process = await waiting_poll(service, "--json")

@@ -144,6 +144,7 @@ async def test_the_commands_run_in_the_order_of_the_documents(service, broker_co
             assert "2 unused keys ignored: advertisedAddress, brokerServicePort" in out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [command for command in COMMANDS if " serve " in command])
 async def test_the_service_starts_as_the_documents_say(tmp_path, broker_conf, command):
     """With the files that it names; only its addresses and its data are moved here."""

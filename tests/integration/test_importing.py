@@ -29,7 +29,7 @@ POINTS = {
 FAST = {"replace.commit"}
 """Points tried in every run: the exchange."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
 
 
 def rebuilt():

@@ -32,6 +32,7 @@ async def refused(directory: Path, storage_url: str, settings: dict[str, str]) -
     return caught.value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["grpcListenAddress", "httpListenAddress"])
 async def test_a_port_in_use_is_refused(shared_service, tmp_path, key):
     """A port in use is refused with the key, the address and its own exit status."""
@@ -41,6 +42,7 @@ async def test_a_port_in_use_is_refused(shared_service, tmp_path, key):
     assert f"{key}={taken}" in str(error)
 
 
+@pytest.mark.long
 async def test_a_data_file_in_use_is_refused(service, tmp_path):
     """Two services never write one file."""
     error = await refused(tmp_path / "second", f"sqlite:{tmp_path / 'tracker.db'}", {})

@@ -51,6 +51,7 @@ async def test_a_topic_by_its_short_name_is_the_same_topic(service):
     assert status == 0, err
 
 
+@pytest.mark.long
 async def test_a_log_cut_short_is_said_so_and_nothing_is_offered(service, tmp_path):
     """A damaged log is reported by entries, file and byte; --on-error skip continues and counts the missing entries."""
     (tmp_path / "bookie").mkdir()

@@ -9,6 +9,8 @@ from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import DelayedTrackerError
 from tests.integration.harness.dispatcher import SETTINGS, connect, now_ms
 
+pytestmark = pytest.mark.long
+
 SLOW, FAST = "persistent://lab/main/slow", "persistent://lab/main/fast"
 ADDS = 400
 

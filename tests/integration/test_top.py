@@ -152,6 +152,7 @@ async def test_what_is_handed_out_and_what_is_overdue_is_seen(service, client):
             assert await terminal.ended() == 0
 
 
+@pytest.mark.long
 async def test_a_service_that_goes_away_is_said_and_tried_again(service, tmp_path, storage_url):
     """The rows of a stopped service stay and come back with it; Ctrl-C ends the command in order."""
     async with DelayedTrackerClient.connect(service.grpc_address) as client:
@@ -203,6 +204,7 @@ async def test_scripts_get_a_table_or_lines(service, client):
         assert (status, json.loads(out)["trackers"], json.loads(out)["server_time_ms"]) == (0, [], None)
 
 
+@pytest.mark.long
 async def test_a_service_that_is_not_there_ends_it(service):
     """A service that cannot be reached ends the command before any screen, with the status for "try again"."""
     await service.stop()

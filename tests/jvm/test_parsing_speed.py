@@ -8,6 +8,8 @@ from tests.benchmarks.measure import Run, WrongOutput
 from tests.benchmarks.peers.pulsar_parser import measure_pulsar_parser
 from tests.ledger.harness.log_files import flipped
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.usefixtures("pulsar")
 def test_the_rate_is_that_of_entries_that_were_read(tmp_path):

@@ -108,7 +108,7 @@ FLIPPED = ("tests/jvm/test_framed.py", "-k", "flipped")
 RECOVERY = ("tests/bookkeeper/servers/test_servers.py", "-k", "fences")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("test", "ci", "outcome", "status"),
     [

@@ -54,7 +54,7 @@ def test_tables_continue_a_checksum(before, after):
         assert checksum_kernels._extend_by_tables(tables, crc, octets, 0, len(after)) == library(crc, after)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled with NUMBA_DISABLE_JIT=1")
 def test_code_for_a_processor_without_the_instruction(tmp_path):
     """Code for a processor without the instruction does not use it, because it would end the process."""

@@ -14,7 +14,7 @@ from tests.prometheus.binaries import find_program
 from tests.prometheus.live import Prometheus, Service, eventually, prometheus, textfile_exporter
 from tests.prometheus.queries import panel_queries, rules
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 TOPIC, SUBSCRIPTION, HOUR_MS = "persistent://lab/main/delayed", "billing", 3_600_000
 SETTINGS = {"strict": True, "min_index_count_per_bucket": 100, "buckets_max": 2}

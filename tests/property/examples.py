@@ -8,7 +8,7 @@ import os
 from hypothesis import settings
 
 DEEP_EXAMPLES = int(os.environ.get("DEEP_EXAMPLES", "7000"))
-EXAMPLES = 60
+EXAMPLES = 40
 
 
 def tracker_examples() -> settings:

@@ -155,7 +155,7 @@ def test_the_command_names_the_extra_that_is_missing():
     assert "pip install 'delayed-tracker[server]'" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("extra", "modules"),
     [

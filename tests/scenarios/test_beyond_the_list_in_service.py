@@ -144,6 +144,7 @@ async def test_names_are_kept_as_they_are(tmp_path) -> None:
             assert (await registry.open(key, owner="tests", mark_delete=None)).recovered_count == 5 + number
 
 
+@pytest.mark.long
 async def test_a_full_disk_costs_no_message_and_hurries_none(tmp_path) -> None:
     """While nothing can be stored, adds and polls continue from memory; once there is room, everything is stored."""
     clock, path = ManualClock(), tmp_path / "tracker.db"

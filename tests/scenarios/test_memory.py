@@ -29,12 +29,14 @@ def shapes(kind: str) -> list[object]:
     return [pytest.param(name, marks=[pytest.mark.deep] if name in names[1:-2] else []) for name in names]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", shapes("bucket"))
 def test_row_L7_the_reported_size_counts_bitmaps_rows_and_segments(shape: str) -> None:
     """The reported size counts bitmaps, rows and segments, loaded or gone; Pulsar counts queue capacity."""
     assert_close(shape)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", shapes("in-memory"))
 def test_row_R4_the_reported_size_of_the_in_memory_tracker_is_what_it_holds(shape: str) -> None:
     """The reported size includes small batches, small ledgers and leases; Pulsar reports a tenth of it."""

@@ -60,6 +60,7 @@ def test_row_10_ranges_are_those_of_live_buckets() -> None:
     assert desk.count == 401
 
 
+@pytest.mark.long
 def test_row_11_merging_is_amortised() -> None:
     """In 500 seals with ten buckets allowed, each index is rewritten a bounded number of times."""
     desk = Desk(seal_at=1, max_num_buckets=10)

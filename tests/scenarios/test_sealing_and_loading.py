@@ -69,6 +69,7 @@ def test_row_09_a_segment_has_a_hard_upper_size() -> None:
     assert sealed.bounds.count.tolist() == [5_000] * 10
 
 
+@pytest.mark.long
 def test_row_12_a_negative_limit_never_merges() -> None:
     """With a negative limit, 200 sealed buckets stay 200 and nothing is rewritten."""
     desk = Desk(seal_at=1)

@@ -20,6 +20,8 @@ from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.shell import elapse, make_registry
 
+pytestmark = pytest.mark.long
+
 DAY_MS = 86_400_000
 
 

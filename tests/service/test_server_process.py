@@ -78,6 +78,7 @@ async def test_a_signal_stops_the_service_in_order(tmp_path: Path, number: signa
     assert list(tmp_path.glob("ready*")) == []
 
 
+@pytest.mark.long
 async def test_idle_streams_do_not_delay_a_stop(tmp_path: Path):
     """Idle streams of reflection, health watches and adds end at once, long before the grace period of a minute."""
     async with service(tmp_path) as process, asyncio.timeout(60):
@@ -101,6 +102,7 @@ async def test_idle_streams_do_not_delay_a_stop(tmp_path: Path):
             assert asyncio.get_running_loop().time() - signalled_at < 15
 
 
+@pytest.mark.long
 async def test_a_killed_service_can_be_started_again_at_once(tmp_path: Path):
     """Nothing that a kill -9 leaves prevents the next start, and the stale ready file is replaced."""
     async with service(tmp_path) as killed:

@@ -13,7 +13,7 @@ def test_nothing_that_was_answered_is_lost(seed):
     run_history(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_histories_meet_what_they_are_for():
     """Histories contain crashes, takeovers, resets, cancels, new deadlines, checkpoints and what comes again."""
     worlds = [run_history(seed) for seed in range(318, 330)]
@@ -39,7 +39,7 @@ def test_each_defect_fits_the_code(mutation):
     assert mutation.count == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mutation",
     [

@@ -38,7 +38,7 @@ async def test_the_in_memory_tracker_loses_nothing_either(seed):
     assert world.stored_count == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_simulations_meet_what_they_are_for():
     """Simulations contain seals, crashes and failed effects."""
     worlds = [await _run(seed, 250) for seed in range(100, 104)]

@@ -134,6 +134,7 @@ async def test_kills_at_random_moments(tmp_path: Path, kills: int):
     assert ask(path, nobodys) == [(0,)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "point",
     [

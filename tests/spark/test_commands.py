@@ -114,6 +114,7 @@ def test_verify_with_ignore_acks_reports_acknowledged_messages_as_missing(comman
     assert "the index differs from the ledgers" in ran.out
 
 
+@pytest.mark.long
 def test_the_message_index_is_a_table_by_topic(command, tmp_path):
     """The ranges of the table have no gaps, and an existing table is not overwritten without --overwrite."""
     output = tmp_path / "index"
@@ -131,6 +132,7 @@ def test_the_message_index_is_a_table_by_topic(command, tmp_path):
     assert command(*of("index", "--output", str(output), "--overwrite")).status == 0
 
 
+@pytest.mark.long
 def test_an_inspection_counts_topics_and_draws_deadlines(command):
     """The bars and the counts outside of them add up to all delayed messages."""
     ran = command("inspect", "--source", SOURCE, "--now", NOW, "--json")
@@ -145,6 +147,7 @@ def test_an_inspection_counts_topics_and_draws_deadlines(command):
     assert "delayed messages by deadline" in shown.out
 
 
+@pytest.mark.long
 def test_under_spark_submit_json_is_all_that_is_said(command, monkeypatch):
     """spark-submit merges both output streams, so --json prints no progress there; without --json it does."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
@@ -339,6 +342,7 @@ def test_every_command_has_help_with_an_example(command, name):
     assert "Example: spark-" in ran.out
 
 
+@pytest.mark.long
 async def test_a_running_service_imports_what_was_rebuilt(command, tmp_path):
     """An import swaps the tracker live; its owner is fenced, opens again, and has the messages of the ledgers."""
     topic = "persistent://lab/main/far"

@@ -49,6 +49,7 @@ def test_the_example_works(
     assert "persistent://lab/main/delayed" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_the_commands_work(command, tmp_path, monkeypatch):
     """In their order, on the source that docs/ledgers.md names; every command is among them."""
     source = re.search(r"^\$ export (DELAYED_TRACKER_SOURCE)='(.+)'$", documents.read("docs/ledgers.md"), re.MULTILINE)

@@ -35,6 +35,7 @@ class CutOff(StorageCommit):
         return super().commit(tracker)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [0, 1])
 def test_staged_work_is_used_again(spark: SparkSession, tmp_path: Path, after: int):
     """After a cut before the first commit or between two, the rerun stages nothing and completes the job."""

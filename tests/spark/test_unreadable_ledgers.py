@@ -71,6 +71,7 @@ def test_a_rebuild_that_removes_an_index_prints_a_warning(cluster):
     assert "180 entries cannot be read" in ran.out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("again", [False, True], ids=["as it was", "rebuilt from the same"])
 def test_verify_fails_if_entries_are_unreadable(cluster, again):
     """The comparison covers only readable entries, lists the others, and fails."""

@@ -5,7 +5,7 @@ import pytest
 from tests.bookkeeper.servers.cluster import Cluster
 from tests.bookkeeper.servers.java_ledgers import JavaFailed, JavaLedgers
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("digest", ["CRC32", "CRC32C", "MAC", "DUMMY"])

@@ -96,6 +96,7 @@ async def test_the_largest_entry_passes_and_a_larger_one_is_refused(
     assert java_ledgers.read(cluster.uri, writer.ledger_id, 0, 0) == [largest]
 
 
+@pytest.mark.long
 async def test_a_bookie_that_became_read_only_is_replaced(
     cluster: Cluster, java_ledgers: JavaLedgers, client: BookKeeper
 ):

@@ -19,7 +19,7 @@ DISPATCHER = Path(__file__).with_name("dispatcher.py")
 PINNED = re.compile(r"^([a-z0-9._-]+)==(\S+)", re.MULTILINE)
 OLDEST = {"grpcio": "1.68", "protobuf": "5.28"}
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def pins_of(lock: Path) -> dict[str, str]:

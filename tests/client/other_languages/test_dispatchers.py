@@ -12,7 +12,7 @@ from tests.service.harness.settings import settings_of
 
 STORED = snapshot_pb2.SnapshotSegment(indexes=[snapshot_pb2.DelayedIndex(timestamp=1, ledger_id=2, entry_id=3)])
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def dispatcher_of(language: Language) -> list[str]:

@@ -52,7 +52,7 @@ def run_sum(script: Path, **environment: str) -> list[str]:
 
 
 @jit_only
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "NUMBA_CACHE_DIR"])
 def test_a_kernel_is_compiled_once_and_announced(tmp_path: Path, variable: str):
     """The second process finds the kernel in the user's cache; nothing is written beside the source."""
@@ -65,7 +65,7 @@ def test_a_kernel_is_compiled_once_and_announced(tmp_path: Path, variable: str):
 
 
 @jit_only
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_a_place_for_a_cache_each_process_compiles(tmp_path: Path):
     """A read-only bucket directory causes no failure, and nothing is written beside the source."""
     script = tmp_path / "sums.py"
@@ -75,7 +75,7 @@ def test_without_a_place_for_a_cache_each_process_compiles(tmp_path: Path):
 
 
 @jit_only
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_damaged_cache_is_as_good_as_none(tmp_path: Path):
     """A damaged cache, as a crash of the machine may leave it, is treated as an empty one."""
     script, cache = tmp_path / "sums.py", tmp_path / "cache"

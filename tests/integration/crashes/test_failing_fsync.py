@@ -25,7 +25,7 @@ FAULTY = 3
 """Ledger of adds that meet the fault."""
 LATER = 4
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
 
 
 def connect(address: str) -> DelayedTrackerClient:

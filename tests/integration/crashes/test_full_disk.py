@@ -20,7 +20,7 @@ BATCHES_MAX = 2_000
 DUE = 0
 """Ledger of messages that are due while the disk is full."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
 
 
 @pytest.fixture

@@ -149,6 +149,7 @@ async def test_kills_while_buckets_are_merged_and_trimmed(tmp_path: Path, kills:
     assert left or kills < KILLS_DEEP, "the kills must have left snapshots without a pointer"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("point", "arrival"),
     [pytest.param(*item, marks=[] if item[0].endswith("commit") else [pytest.mark.deep]) for item in POINTS.items()],

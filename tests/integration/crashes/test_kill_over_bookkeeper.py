@@ -10,7 +10,7 @@ from tests.integration.crashes.load import kill_under_load
 
 __all__ = ["cluster", "zookeeper"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 def pytest_collection_modifyitems(items):

@@ -10,7 +10,7 @@ from tests.integration.crashes.load import kill_under_load
 KILLS = 3
 MANY = [pytest.mark.deep, pytest.mark.timeout(3_000)]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 
 @pytest.mark.parametrize(

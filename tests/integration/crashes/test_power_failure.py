@@ -18,7 +18,7 @@ from tests.integration.crashes.tracing import recorder, until_recorded
 CLIENTS = 2
 PEEKED_MAX = 10_000
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 
 async def recorded_load(directory: Path, seed: int, seconds: float) -> Load:

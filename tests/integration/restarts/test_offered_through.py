@@ -15,7 +15,7 @@ ENTRIES = 4_000
 RANGE_ENTRIES = 7
 HOUR_MS = 3_600_000
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 def position_of(number: int) -> Position:

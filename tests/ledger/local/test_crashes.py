@@ -23,6 +23,8 @@ from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.harness.log_files import flipped
 from tests.ledger.local.disks import TOPIC, PowerCut, QuickDisk, RecordingDisk, stored
 
+pytestmark = pytest.mark.long
+
 LIMITS = RolloverLimits(entries_max=5)
 
 

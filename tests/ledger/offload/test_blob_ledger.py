@@ -132,7 +132,7 @@ def test_a_scan_fetches_each_byte_about_once(tmp_path):
     assert len(writer.data) <= ledger.store.bytes_fetched - begin <= len(writer.data) + 1_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("block_bytes", [260, 10_000])
 def test_any_byte_wrong(tmp_path, block_bytes):
     """With any byte of an object changed, an entry is right or an error.
@@ -150,7 +150,7 @@ def test_any_byte_wrong(tmp_path, block_bytes):
     assert right > len(writer.data)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_any_byte_of_streamed_objects_wrong(tmp_path):
     """With any byte of the objects of streaming offload changed, an entry is right or an error."""
     objects = dict(zip((str(UUID_7), f"{UUID_7}-index"), streamed({7: FEW, 8: FEW[:2]}), strict=True))

@@ -74,7 +74,7 @@ def test_large_entries(tmp_path, compression):
     assert rows_of([ledger.read(36, 38)]) == list(enumerate(payloads))[36:39]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @ALL
 @pytest.mark.parametrize("checksums", [True, False])
 def test_any_byte_wrong(tmp_path, compression, checksums):
@@ -95,7 +95,7 @@ def test_any_byte_wrong(tmp_path, compression, checksums):
     assert right > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @ALL
 def test_any_byte_of_the_index_wrong(tmp_path, long_ledger, compression):
     """With any byte of the index changed, reading gives an error, a bad entry, or the right entries."""
@@ -107,7 +107,7 @@ def test_any_byte_of_the_index_wrong(tmp_path, long_ledger, compression):
         assert_right_or_bad(lambda: opened(directory), payloads, checksums=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @ALL
 @pytest.mark.parametrize("checksums", [True, False])
 def test_cut_short_at_any_byte(tmp_path, compression, checksums):

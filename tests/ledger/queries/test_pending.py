@@ -213,6 +213,7 @@ def test_damaged_ledger_metadata_is_an_error_under_any_policy(disk):
         disk.pending(on_error=ErrorPolicy.SKIP)
 
 
+@pytest.mark.long
 def test_a_log_cut_short_misses_entries_of_closed_ledgers(disk):
     """A log that is cut at any byte lists all missing entries of closed ledgers."""
     log = header() + b"".join(disk.records)

@@ -59,6 +59,7 @@ async def health(service: ServiceProcess) -> int:
         return (await health_pb2_grpc.HealthStub(channel).Check(request, timeout=CALL_SECONDS)).status
 
 
+@pytest.mark.long
 async def test_silent_connections_do_not_disturb_those_that_work(tmp_path: Path):
     """While both ports are full, connected dispatchers and HTTP probes are answered, and new gRPC clients are refused.
 
@@ -92,6 +93,7 @@ async def test_silent_connections_do_not_disturb_those_that_work(tmp_path: Path)
     assert len(log) < 5_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("port", "sent", "closed_within_s"),
     [

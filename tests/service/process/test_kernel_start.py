@@ -15,7 +15,7 @@ from delayed_tracker.core.kernels.jit import Kernels, cached_in
 from delayed_tracker.service.process.kernel_start import KernelLoader
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled with NUMBA_DISABLE_JIT=1"),
 ]
 

@@ -124,7 +124,7 @@ async def test_without_a_place_to_read_from_it_is_ignored():
     await server.trackers.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_hangup_neither_kills_nor_leaves_the_ready_file(tmp_path: Path):
     """The service reads its file again, logs by the new level, keeps its ready file, and stops in order afterwards."""
     conf = tmp_path / "tracker.conf"

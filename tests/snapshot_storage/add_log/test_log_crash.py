@@ -97,6 +97,7 @@ async def test_every_append_that_returned_survives_kills(tmp_path: Path, kills: 
     assert ask(log_path_of(path), "PRAGMA integrity_check") == [("ok",)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "point", ["append.before", "append.commit", "append.after", "cut.before", "cut.commit", "cut.after"]
 )

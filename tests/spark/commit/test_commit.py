@@ -234,6 +234,7 @@ def _killed_at(point: str, path: Path, staging: Staging) -> None:
         target.commit(tracker_of(staged_bucket(staging, 2), staged_bucket(staging, 3)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["create.commit", "replace.commit", "delete.commit"])
 def test_a_killed_driver_leaves_all_or_nothing(staging, path, point):
     """A driver killed before, during or after the switch leaves whole buckets only, and a rerun completes the job."""

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from delayed_tracker.spark.jobs.message_index import READ_SCHEMA, index_messages
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 Ranges = dict[tuple[str, int, int], tuple[int, int]]
 """First and last index by topic, ledger and entry."""

@@ -168,7 +168,7 @@ async def history(seed, failing):
 
 
 @pytest.mark.parametrize("failing", [0.0, 0.02])
-@pytest.mark.parametrize("first", range(0, 200, 50))
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in range(50, 200, 50))])
 async def test_no_acknowledged_record_is_lost(first, failing):
     """Two hundred histories; a failing one prints its seed."""
     for seed in range(first, first + 50):
