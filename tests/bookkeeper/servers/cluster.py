@@ -1,5 +1,6 @@
 """Starts a real ZooKeeper and real bookies, and waits until each serves."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -136,10 +137,12 @@ class Bookie:
         return -1 if older is None else int(older.czxid)
 
     def wait(self, older: int, *, read_only: bool = False) -> None:
-        """Wait until the bookie has registered anew; the node of a killed process stays until its session expires.
+        """Wait until the bookie has registered anew and takes connections.
+
+        The node of a killed process stays until its session expires.
 
         Raises:
-            ServerNotReady: the bookie ended, or did not register in time.
+            ServerNotReady: the bookie ended, or was not ready in time.
         """
         node, deadline = self._node(read_only), time.monotonic() + START_TIMEOUT_S
         changed = threading.Event()
@@ -147,20 +150,25 @@ class Bookie:
             while True:
                 changed.clear()
                 found = client.exists(node, watch=lambda _: changed.set())
-                if found is not None and found.czxid != older:
+                # A bookie registers before it listens.
+                if found is not None and found.czxid != older and self._listens():
                     return
-                # Wakes up now and then to see a process that ended.
-                changed.wait(0.5)
+                # Wakes up now and then to see a process that ended or began to listen.
+                changed.wait(0.1)
                 if not self.process.running or time.monotonic() > deadline:
-                    raise ServerNotReady(f"bookie {self.bookie_id} did not register:\n{self.process.last_lines()}")
+                    raise ServerNotReady(f"bookie {self.bookie_id} is not ready:\n{self.process.last_lines()}")
 
     def start(self, *, read_only: bool = False) -> None:
-        """Start the bookie, and wait until it has registered.
+        """Start the bookie, and wait until it has registered and takes connections.
 
         Raises:
-            ServerNotReady: it ended, or did not register in time.
+            ServerNotReady: it ended, or was not ready in time.
         """
         self.wait(self.launch(read_only=read_only), read_only=read_only)
+
+    def _listens(self) -> bool:
+        with socket.socket() as connection:
+            return connection.connect_ex(("127.0.0.1", self.port)) == 0
 
     def _node(self, read_only: bool) -> str:
         return f"{LEDGERS}/available/{'readonly/' if read_only else ''}{self.bookie_id}"

@@ -4,6 +4,7 @@ import base64
 import json
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any, Final, TextIO
 from tests.bookkeeper.servers.java_process import java_command
 
 PROGRAM: Final = Path(__file__).with_name("JavaLedgers.java")
+BOOKIE_BACK_TIMEOUT_S: Final = 10.0
+"""Time within which Java's client must see a bookie that registered again."""
 
 Answer = dict[str, Any]
 
@@ -70,9 +73,20 @@ class JavaLedgers:
         return self.ask(uri, "open", ledger=ledger_id, recover=recover, digest=digest, password=_base64(password))
 
     def read(self, uri: str, ledger_id: int, first: int, last: int) -> list[bytes]:
-        """Return the payloads of entries of a ledger that was created or opened here."""
-        payloads = self.ask(uri, "read", ledger=ledger_id, first=first, last=last)["payloads"]
-        return [base64.b64decode(payload) for payload in payloads]
+        """Return the payloads of entries of a ledger that was created or opened here.
+
+        Java's client learns by a watch of ZooKeeper that a bookie is back, and refuses to read from it until then, so
+        the read is asked again.
+        """
+        deadline = time.monotonic() + BOOKIE_BACK_TIMEOUT_S
+        while True:
+            try:
+                answer = self.ask(uri, "read", ledger=ledger_id, first=first, last=last)
+            except JavaFailed as failed:
+                if failed.name != "BKBookieHandleNotAvailableException" or time.monotonic() > deadline:
+                    raise
+            else:
+                return [base64.b64decode(payload) for payload in answer["payloads"]]
 
     def delete(self, uri: str, ledger_id: int) -> None:
         """Delete a ledger."""
