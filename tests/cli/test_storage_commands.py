@@ -10,6 +10,7 @@ from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.storage.add_log import LogAppend
 from delayed_tracker.storage.add_log_registry import open_add_log
 from delayed_tracker.storage.registry import open_storage
+from tests.snapshot_storage.sqlite_files import ask
 
 
 @pytest.fixture
@@ -44,6 +45,20 @@ def test_a_storage_goes_through_backup_restore_and_compact(command, storage, tmp
     assert [line.partition(":")[0] for line in ran.out.splitlines()] == [str(restored), f"{restored}.add-log"]
 
 
+def test_a_damaged_backup_is_restored_only_when_asked(command, storage, tmp_path):
+    """The error names what is damaged and the option; with it, the answer lists what is missing."""
+    copy, restored = tmp_path / "copy", tmp_path / "restored"
+    command("backup", str(copy), "--storage", f"sqlite:{storage}")
+    ask(Path(f"{copy}.add-log"), "UPDATE records SET payload = zeroblob(length(payload))")
+    damage = "subscription 'c' of 't': records 1 to 1 of the add log are damaged or missing"
+    ran = command("restore", str(copy), "--storage", f"sqlite:{restored}")
+    assert (ran.status, ran.out, restored.exists()) == (ExitCode.STORAGE_UNUSABLE, "", False)
+    assert f"{copy} is damaged ({damage}); name another backup, or give --accept-damage" in ran.err
+    ran = command("restore", str(copy), "--storage", f"sqlite:{restored}", "--accept-damage")
+    assert ran.status == 0
+    assert f"not restored: {damage}" in ran.out.splitlines()
+
+
 def test_answers_for_machines(command, storage, tmp_path):
     """With --json the answers are objects and there is no progress."""
     copy, restored = tmp_path / "copy", tmp_path / "restored"
@@ -52,7 +67,7 @@ def test_answers_for_machines(command, storage, tmp_path):
     paths = [str(copy), f"{copy}.add-log"]
     assert json.loads(ran.out) == {"files": [{"path": path, "bytes": Path(path).stat().st_size} for path in paths]}
     ran = command("restore", str(copy), "--storage", f"sqlite:{restored}", "--json")
-    assert json.loads(ran.out) == {"files": [str(restored), f"{restored}.add-log"], "tracker_count": 1}
+    assert json.loads(ran.out) == {"files": [str(restored), f"{restored}.add-log"], "tracker_count": 1, "damage": []}
     ran = command("compact", "--storage", f"sqlite:{restored}", "--json")
     for file, path in zip(json.loads(ran.out)["files"], (restored, Path(f"{restored}.add-log")), strict=True):
         assert (file["path"], file["bytes_after"]) == (str(path), path.stat().st_size)

@@ -241,7 +241,7 @@ def test_row_R2_descending_ledgers_are_sealed_too() -> None:
     assert desk.count == 10_000
 
 
-@pytest.mark.parametrize("segments_per_load", [1, 40])
+@pytest.mark.parametrize("segments_per_load", [pytest.param(1, marks=pytest.mark.long), 40])
 def test_row_R3_polls_stay_full_over_many_small_segments(segments_per_load: int) -> None:
     """Many small due segments are read at a time, so a poll of 1,000 is full once loads have begun."""
     desk = Desk(seal_at=10_800, seg=27, load_indexes_max=27 * segments_per_load)

@@ -122,7 +122,7 @@ async def test_a_bookie_that_became_read_only_is_replaced(
     ("write", "ack", "kills"),
     [
         (2, 2, 1),
-        (3, 2, 1),
+        pytest.param(3, 2, 1, marks=pytest.mark.long),
         pytest.param(2, 2, 30, marks=MANY, id="2-2-many"),
         pytest.param(3, 2, 30, marks=MANY, id="3-2-many"),
     ],

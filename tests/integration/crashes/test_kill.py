@@ -97,7 +97,7 @@ async def finish(
         await service.ensure_stopped()
 
 
-@pytest.mark.parametrize("kills", [KILLS, MANY])
+@pytest.mark.parametrize("kills", [pytest.param(KILLS, marks=pytest.mark.long), MANY])
 async def test_kills_at_random_moments(tmp_path: Path, kills: int):
     """One data file and one dispatcher survive kills at random moments."""
     seed = random.randrange(2**32)

@@ -1,6 +1,7 @@
 """A backup is a storage as it was at one moment, and a restore makes owners and claims of later times void."""
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -166,6 +167,7 @@ async def backed_up(tmp_path: Path) -> Path:
     """Return a backup of a storage with two trackers, one of them in the log alone."""
     path, copy = tmp_path / "db", tmp_path / "copy"
     async with both(path) as (storage, log):
+        assert await create(storage, [b"segment"] * 200) == ENTRY.bucket_id
         await storage.replace("t", "c", remove=[], add=[ENTRY], epoch=4, writer="w", mark=LogMark(1, Position(1, 9)))
         await log.take_over("t", "c", epoch=3, writer="w")
         await append(log, part(1, b"1", b"2", epoch=3), part(1, b"other", cursor="other", epoch=7))
@@ -267,6 +269,54 @@ async def test_a_wrong_or_damaged_backup_changes_nothing(tmp_path):
         with pytest.raises(InvalidInput, match=remedy):
             restore_storage(source, target, force=True, progress=quiet)
     assert target.read_bytes() == storage_before
+
+
+DAMAGE = {
+    "UPDATE entries SET payload = zeroblob(length(payload)) WHERE entry_key = (SELECT max(entry_key) FROM entries)": (
+        r"subscription 'c' of 't': bucket 1, entry \d+: it is missing, or its checksum does not match"
+    ),
+    "DELETE FROM snapshots": r"subscription 'c' of 't': there is no snapshot of bucket 1",
+    "UPDATE catalogue SET last_entry_id = 8": r"subscription 'c' of 't': the catalogue entry of bucket 1 is damaged",
+}
+LOG_DAMAGE = {
+    "UPDATE records SET payload = zeroblob(length(payload)) WHERE tracker_id = 1": (
+        r"subscription 'c' of 't': records 2 to 2 of the add log are damaged or missing"
+    ),
+    "DELETE FROM records WHERE tracker_id = 2": (
+        r"subscription 'other' of 't': records 1 to 1 of the add log are damaged or missing"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("of_log", "statement", "sentence"),
+    [
+        *((False, statement, sentence) for statement, sentence in DAMAGE.items()),
+        *((True, statement, sentence) for statement, sentence in LOG_DAMAGE.items()),
+    ],
+)
+async def test_damage_that_sqlite_does_not_see_is_found(tmp_path, of_log, statement, sentence):
+    """Snapshots, catalogue entries and records that no snapshot contains are verified; the rest is restored only when asked."""
+    copy, target = await backed_up(tmp_path), tmp_path / "restored"
+    ask(log_path_of(copy) if of_log else copy, statement)
+    with pytest.raises(
+        SnapshotCorrupt, match=rf"copy is damaged \({sentence}.*\); name another backup, or give --accept-damage"
+    ):
+        restore_storage(copy, target, force=False, progress=quiet)
+    assert not target.exists()
+    restored = restore_storage(copy, target, force=False, accept_damage=True, progress=quiet)
+    (found,) = restored.damage
+    assert re.match(sentence, found)
+    async with both(target) as (storage, _):
+        assert (await storage.list("t", "c")).epoch == 5
+
+
+async def test_a_record_that_the_snapshots_contain_may_be_damaged(tmp_path):
+    """No recovery reads it."""
+    copy = await backed_up(tmp_path)
+    ask(copy, "UPDATE trackers SET log_number = 2")
+    ask(log_path_of(copy), "UPDATE records SET payload = zeroblob(length(payload)) WHERE tracker_id = 1")
+    assert restore_storage(copy, tmp_path / "restored", force=False, progress=quiet).damage == ()
 
 
 # --- compacting ---

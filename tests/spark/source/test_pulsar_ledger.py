@@ -77,6 +77,7 @@ def test_rows_are_those_of_the_reader(spark: SparkSession, url: str):
     assert set(found) == expected
 
 
+@pytest.mark.long
 def test_a_frame_is_the_same_in_every_query(spark: SparkSession):
     """Spark stores pushed conditions of a Python data source with the frame, so nothing is pushed by default."""
     entries = load(spark, SOURCES["entry logs"])

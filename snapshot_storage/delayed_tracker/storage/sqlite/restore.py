@@ -16,6 +16,7 @@ from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsuppo
 from delayed_tracker.storage.sqlite.file_schema import FileSchema
 from delayed_tracker.storage.sqlite.files import Progress, copy_access, copy_content, drafts_of, files_of, publish, sync
 from delayed_tracker.storage.sqlite.lock import locked
+from delayed_tracker.storage.sqlite.soundness import damage_in
 from delayed_tracker.storage.sqlite.threads import ensure_directory, storage_errors, transaction
 
 _WRITER: Final = "restore"
@@ -30,15 +31,20 @@ class Restored:
     """Files of the storage."""
     tracker_count: int
     """Trackers that have a new epoch."""
+    damage: tuple[str, ...]
+    """A sentence for each damaged part that was accepted."""
 
 
-def restore_storage(backup: Path, target: Path, *, force: bool, progress: Progress) -> Restored:
+def restore_storage(
+    backup: Path, target: Path, *, force: bool, accept_damage: bool = False, progress: Progress
+) -> Restored:
     """Put a backup, verified, in the place of a storage.
 
     Args:
         backup: file that :func:`delayed_tracker.storage.sqlite.backup.backup_storage` wrote; its add log is beside it.
         target: file of the storage.
         force: replace a storage that exists.
+        accept_damage: restore the rest, if snapshots or records of the backup fail their checksums.
         progress: called with bytes.
     Raises:
         InvalidInput: there is no backup, or the storage exists; nothing was changed.
@@ -61,13 +67,21 @@ def restore_storage(backup: Path, target: Path, *, force: bool, progress: Progre
             names = [name for name, _ in files_of(target)][: len(sources)]
             drafts = undo.enter_context(drafts_of(names))
             copy_content(list(zip(sources, drafts, strict=True)), progress)
-        tracker_count = _renew(backup, drafts)
+        tracker_count, damage = _renew(backup, drafts)
+        if damage and not accept_damage:
+            raise SnapshotCorrupt(
+                f"{backup} is damaged ({_first_of(damage)}); name another backup, or give --accept-damage to restore the rest"
+            )
         with storage_errors(target):
             for draft in drafts:
                 copy_access(backup, draft)
                 sync(draft)
             publish(drafts, target)
-    return Restored(tuple(names), tracker_count)
+    return Restored(tuple(names), tracker_count, damage)
+
+
+def _first_of(damage: tuple[str, ...]) -> str:
+    return damage[0] if len(damage) == 1 else f"{damage[0]}, and {len(damage) - 1} more"
 
 
 def _given(backup: Path, target: Path) -> list[tuple[Path, FileSchema]]:
@@ -107,8 +121,12 @@ def _no_backup(path: Path, problem: str) -> StorageFormatUnsupported:
     return StorageFormatUnsupported(f"{path} {problem}; name what `delayed-tracker backup` wrote")
 
 
-def _renew(backup: Path, drafts: list[Path]) -> int:
-    """Verify the drafts, bring them up to date, raise all epochs, and drop all claims; return the number of trackers."""
+def _renew(backup: Path, drafts: list[Path]) -> tuple[int, tuple[str, ...]]:
+    """Verify the drafts, bring them up to date, raise all epochs, and drop all claims.
+
+    Returns:
+        the number of trackers, and what is damaged.
+    """
     epochs: dict[tuple[str, str], int] = {}
     with contextlib.ExitStack() as undo:
         connections = []
@@ -120,6 +138,8 @@ def _renew(backup: Path, drafts: list[Path]) -> int:
                 for topic, cursor, epoch in connection.execute("SELECT topic, cursor, epoch FROM trackers"):
                     epochs[topic, cursor] = max(epochs.get((topic, cursor), 0), epoch)
             connections.append(connection)
+        with storage_errors(backup):
+            damage = tuple(damage_in(connections[0], connections[1] if len(connections) > 1 else None))
         void_claims = (
             "UPDATE trackers SET offered_ledger_id = NULL, offered_entry_id = NULL",
             "UPDATE trackers SET claims_void_through = last_number",
@@ -131,7 +151,7 @@ def _renew(backup: Path, drafts: list[Path]) -> int:
                     "UPDATE trackers SET epoch = ?, writer = ? WHERE topic = ? AND cursor = ?",
                     [(epoch + 1, _WRITER, *key) for key, epoch in epochs.items()],
                 )
-    return len(epochs)
+    return len(epochs), damage
 
 
 def _require_sound(connection: sqlite3.Connection, path: Path) -> None:

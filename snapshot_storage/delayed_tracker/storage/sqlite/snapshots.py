@@ -113,6 +113,11 @@ def read_entries(connection: sqlite3.Connection, bucket_id: int, first: int, las
     return entries_of(rows, first_key, last_key)
 
 
+def read_entry_count(connection: sqlite3.Connection, bucket_id: int) -> int:
+    """Return the number of entries of a complete snapshot, its metadata included."""
+    return _sizes(connection, bucket_id)[0]
+
+
 def read_length(connection: sqlite3.Connection, bucket_id: int) -> int:
     """Return the payload bytes of a complete snapshot."""
     return _sizes(connection, bucket_id)[1]
