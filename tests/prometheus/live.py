@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import yaml
 
+from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.server import BoundAddresses, TrackerServer
 from delayed_tracker.storage.testing.faulty import FaultyStorage
 from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
@@ -45,7 +46,8 @@ def _scaled(match: re.Match[str], skipped: int = 0) -> str:
 class Service:
     """One service with a storage that fails as planned."""
 
-    def __init__(self, directory: Path, name: str, **settings: Any) -> None:
+    def __init__(self, directory: Path, name: str, *, clock: Clock | None = None, **settings: Any) -> None:
+        self._clock = clock
         self._settings = settings_of(
             storage_url=f"faulty:seed=1;sqlite:{directory / name}.db",
             grpc_listen_address="127.0.0.1:0",
@@ -76,7 +78,7 @@ class Service:
         """Start it, at its former addresses if it was stopped."""
         if self._server is not None:
             self._settings = self._settings.with_values({"httpListenAddress": str(self.bound.http)})
-        self._server = TrackerServer(self._settings)
+        self._server = TrackerServer(self._settings, clock=self._clock)
         self.bound = await self._server.start()
 
     async def stop(self) -> None:

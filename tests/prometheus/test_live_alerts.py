@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.client import ClientSettings, DelayedTrackerClient, TrackerSession
+from delayed_tracker.service.clock import SystemClock
 from delayed_tracker.storage.errors import LogBroken
 from delayed_tracker.storage.testing.faulty import FaultPlan
 from tests.integration.harness.dispatcher import now_ms
@@ -61,6 +62,24 @@ async def early(service: Service, _session: TrackerSession, over: asyncio.Event)
     """Increment the counter itself, because no fault from outside can deliver early."""
     service.server.trackers.instruments.early_count += 1
     await over.wait()
+
+
+class MovableClock(SystemClock):
+    """The machine's clock, which a fault sets forward and back."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+CLOCK = MovableClock()
+
+
+async def clock_set(_service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
+    """Set the service's clock back and forth."""
+    while await pause(over, 2.5):
+        CLOCK.ahead_ms = HOUR_MS - CLOCK.ahead_ms
 
 
 async def late(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
@@ -202,6 +221,7 @@ EXPECTED: dict[str, tuple[Fault, set[str]]] = {
     "unstored": (unstored, {"DelayedTrackerStorageFailing", "DelayedTrackerFallbackToMemory"}),
     "slow merges": (slow_merges, {"DelayedTrackerMergeBacklog"}),
     "unacknowledged": (unacknowledged, {"DelayedTrackerLeasesExpire"}),
+    "clock": (clock_set, {"DelayedTrackerClockSet"}),
     "slow recovery": (slow_recovery, {"DelayedTrackerRecoveryLong"}),
     "log fails": (log_fails, {"DelayedTrackerLogFailing"}),
     "log breaks": (log_breaks, {"DelayedTrackerLogBroken"}),
@@ -214,7 +234,14 @@ async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path
     """All services run at once, each but one with a fault; then all faults are repaired."""
     program = find_program("prometheus")
     services = {
-        name: Service(tmp_path, name.replace(" ", "-"), strict=True, **BUCKETS.get(name, {})) for name in EXPECTED
+        name: Service(
+            tmp_path,
+            name.replace(" ", "-"),
+            clock=CLOCK if name == "clock" else None,
+            strict=True,
+            **BUCKETS.get(name, {}),
+        )
+        for name in EXPECTED
     }
     over = asyncio.Event()
     wanted = {(alert, name) for name, (_, alerts) in EXPECTED.items() for alert in alerts}

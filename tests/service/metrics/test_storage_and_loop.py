@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.instruments.clock_steps import STEP_MS_MIN, ClockSteps
 from delayed_tracker.service.instruments.histogram import Histogram
 from delayed_tracker.service.instruments.loop_lag import LOOK_S, LoopLag
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
@@ -102,6 +103,32 @@ async def test_the_lag_of_the_loop_is_what_it_is_late_by():
     look.stop()
     look.stop()
     await settle()
+
+
+def test_steps_of_the_wall_clock_are_counted():
+    """Half a second and more is a step, in either direction; time that passes, slewing and a late look are none."""
+    clock = ManualClock()
+    steps = ClockSteps(clock)
+    steps.start()
+    for step_ms, passed_ms in ((0, 5_000), (STEP_MS_MIN - 1, 1_000), (1 - STEP_MS_MIN, 1_000), (0, 60_000)):
+        clock.step_wall(step_ms)
+        clock.advance(passed_ms)
+    assert (steps.forward_count, steps.back_count) == (0, 0)
+    clock.step_wall(STEP_MS_MIN)
+    with capture_logs() as lines:
+        clock.advance(3_000)
+    assert [(line["event"], line["step_ms"]) for line in lines] == [
+        ("the wall clock was set, or the machine was suspended", STEP_MS_MIN)
+    ]
+    assert (steps.forward_count, steps.back_count) == (1, 0)
+    clock.step_wall(-3_600_000)
+    clock.advance(3_000)
+    assert (steps.forward_count, steps.back_count) == (1, 1)
+    steps.stop()
+    steps.stop()
+    clock.step_wall(3_600_000)
+    clock.advance(3_000)
+    assert (steps.forward_count, steps.back_count) == (1, 1)
 
 
 async def test_the_space_that_a_storage_takes_is_shown_and_not_that_of_one_without_bounds(tmp_path):

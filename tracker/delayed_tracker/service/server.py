@@ -176,6 +176,7 @@ class TrackerServer:
         self._grpc, self._http = server, http
         self._freed_memory.start()
         self._loop_lag.start()
+        self.trackers.instruments.clock_steps.start()
         await self.health.enter(Stage.SERVING)
         return BoundAddresses(grpc_address, http_address)
 
@@ -217,6 +218,7 @@ class TrackerServer:
         self._grpc, self._http = None, None
         self._freed_memory.stop()
         self._loop_lag.stop()
+        self.trackers.instruments.clock_steps.stop()
         loop = asyncio.get_running_loop()
         grace_ends = loop.time() + self.settings.server.shutdown_grace_ms / 1_000
 

@@ -169,6 +169,7 @@ class ServiceMetrics:
         ):
             yield family, (sample(family.name, "", value).encode(),)
         yield from self._in_flight()
+        yield service_families.CLOCK_STEPS, self._clock_steps()
         for family, histograms in (
             (tracker_families.BUCKET_DURATIONS, _labelled("type", measured.operations)),
             (tracker_families.LATENESS, [("", measured.lateness.histogram())]),
@@ -200,6 +201,11 @@ class ServiceMetrics:
                     sample(family.name, 'direction="answer"', of_answers).encode(),
                 ),
             )
+
+    def _clock_steps(self) -> Iterator[bytes]:
+        steps = self._trackers.instruments.clock_steps
+        for direction, count in (("forward", steps.forward_count), ("back", steps.back_count)):
+            yield sample(service_families.CLOCK_STEPS.name, label("direction", direction), count).encode()
 
     def _storage_durations(self) -> Iterator[tuple[str, Histogram]]:
         for measured in self._measured:

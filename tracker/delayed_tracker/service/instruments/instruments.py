@@ -6,6 +6,7 @@ from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.instruments.bucket_operations import OPERATIONS
+from delayed_tracker.service.instruments.clock_steps import ClockSteps
 from delayed_tracker.service.instruments.histogram import Histogram, LatenessHistogram
 from delayed_tracker.service.instruments.recovery_times import RecoveryTimes
 
@@ -27,6 +28,7 @@ class Instruments:
         """Indexes handed out before their deadline allowed; always 0, unless there is a bug."""
         self.recoveries = RecoveryTimes(clock)
         self.loop_lag = Histogram(LOOP_LAG_BOUNDS_S)
+        self.clock_steps = ClockSteps(clock)
 
     def note_handed_out(self, key: TrackerKey, indexes: IndexColumns, cutoff_ms: int, now_ms: int) -> None:
         """Record the answer of a poll.

@@ -91,6 +91,13 @@ LOOP_LAG: Final = Family(
     "Delay of event loop timers after their scheduled time, measured ten times a second.",
 )
 
+CLOCK_STEPS: Final = Family(
+    "delayed_tracker_clock_steps_total",
+    _COUNTER,
+    "Times that the wall clock moved by half a second or more beside the elapsed time: it was set, or the machine suspended.",
+    {"direction": ("forward", "back")},
+)
+
 # -- the storage -------------------------------------------------------------------------------------------------
 
 EFFECTS_FAILED: Final = Family(
