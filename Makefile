@@ -16,7 +16,7 @@ JAVA := $(VENV)/.java-home
 TESTS ?= tests
 # More options for pytest: make test PYTEST_ARGS="-x -k seal"
 PYTEST_ARGS ?=
-# How tests are spread over processes, one more than there are cores. One after the other: make test PARALLEL=
+# How tests are spread over processes, two more than there are cores. One after the other: make test PARALLEL=
 PARALLEL ?= --numprocesses=auto
 # Histories of make simulate
 SEEDS ?= 300
@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers blocking boards client-environments deep-others deep-property demo format help install java lint lock other-languages proto pulsar-classes reference serve simulate test test-deep test-long
+.PHONY: bench bench-peers blocking boards client-environments demo format help install java lint lock other-languages proto pulsar-classes reference serve simulate test test-deep test-long
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,28 +41,15 @@ demo: $(READY) $(JAVA)  ## track, deliver, crash and recover delayed messages th
 serve: $(READY)  ## run the service with conf/tracker.conf until interrupted
 	$(BIN)/delayed-tracker serve --config conf/tracker.conf
 
-test: $(READY) $(JAVA)  ## run the tests (under six minutes on two cores)
+test: $(READY) $(JAVA)  ## run the tests (four minutes on two cores)
 	$(BIN)/python -m pytest -m "not deep and not long" $(PARALLEL) $(PYTEST_ARGS) $(TESTS)
 
 test-long: $(READY) $(JAVA)  ## run the tests that take many seconds and seldom fail
 	$(BIN)/python -m pytest -m "long and not deep" $(PARALLEL) $(PYTEST_ARGS) $(TESTS)
 
-test-deep: $(READY) $(JAVA)  ## run all tests, the long and the deep ones included, with many more random examples
-ifeq ($(TESTS),tests)
-	@$(MAKE) --no-print-directory -j2 deep-property deep-others
-else
-	$(DEEP_PYTEST) $(PYTEST_ARGS) $(TESTS)
-endif
-
-# The properties of the tracker take as long as everything else together: on two cores, side by side.
 # Event loops in debug mode keep a stack for each task and timer, which doubles what tests of the service take.
-DEEP_PYTEST = HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o asyncio_debug=true --timeout=3600
-
-deep-property: $(READY)  ## the half of test-deep that tries the properties of the tracker on 7,000 examples each (DEEP_EXAMPLES)
-	$(DEEP_PYTEST) -p no:cacheprovider $(PYTEST_ARGS) tests/property
-
-deep-others: $(READY)  ## the other half of test-deep
-	$(DEEP_PYTEST) $(PYTEST_ARGS) --ignore=tests/property tests
+test-deep: $(READY) $(JAVA)  ## run all tests, the long and the deep ones included, with many more random examples
+	HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o asyncio_debug=true --timeout=3600 $(PARALLEL) $(PYTEST_ARGS) $(TESTS)
 
 simulate: $(READY)  ## simulate histories with crashes and faults on all cores (SEEDS=300)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)

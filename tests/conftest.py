@@ -67,8 +67,8 @@ WORKERS_MAX = 8
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return one more than the number of cores: at any time one process waits for Spark, a kill, or a timer."""
-    return min(len(os.sched_getaffinity(0)) + 1, WORKERS_MAX)
+    """Return two more than the number of cores: at any time two processes wait for Spark, a kill, or a timer."""
+    return min(len(os.sched_getaffinity(0)) + 2, WORKERS_MAX)
 
 
 def pytest_collection_finish() -> None:

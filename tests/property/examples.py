@@ -1,6 +1,6 @@
 """Number of examples of a property of the tracker: 7,000 in the deep run, as many as a minute allows in the others.
 
-With 7,000 this half of the deep run takes as long as the other, some 45 minutes. ``DEEP_EXAMPLES`` sets another number.
+With 7,000 they take as long as all other tests of the deep run together. ``DEEP_EXAMPLES`` sets another number.
 """
 
 import os
