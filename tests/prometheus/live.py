@@ -1,6 +1,7 @@
 """A real Prometheus beside real services in one event loop, with the project's rules at a sixtieth of their time."""
 
 import asyncio
+import contextlib
 import json
 import re
 import time
@@ -143,16 +144,30 @@ async def textfile_exporter(text: str) -> AsyncIterator[str]:
     body = text.encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(body)}\r\n\r\n"
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(head.encode() + body)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
+    answering: set[asyncio.Task[None]] = set()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            # A Prometheus that gives up or ends closes the connection before its request is read.
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(head.encode() + body)
+                await writer.drain()
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(answer(reader, writer))
+        answering.add(task)
+        task.add_done_callback(answering.discard)
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
         host, port = server.sockets[0].getsockname()
         yield f"{host}:{port}"
+    if answering:
+        await asyncio.wait(answering)
 
 
 @asynccontextmanager
