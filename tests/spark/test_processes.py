@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from py4j.protocol import Py4JError
 
 from delayed_tracker.cli.exit_codes import ExitCode
+from delayed_tracker.cli.spark.job_errors import SparkJobFailed
+from delayed_tracker.cli.spark.running_job import _job_errors
 from delayed_tracker.spark.runtime.java import find_java
 from tests.spark.harness.clusters import Cursor, Entry, Topic, write_cluster
 from tests.spark.harness.standalone_cluster import JAVA_OPTIONS
@@ -139,3 +142,14 @@ def test_an_interrupt_ends_a_command_without_a_word(working):
     process, _ = working
     process.send_signal(signal.SIGINT)
     assert ended(process) == (128 + signal.SIGINT, "", [])
+
+
+def test_an_interrupt_that_py4j_hides_is_one():
+    """Py4J closes its connection at Ctrl-C; if that is closed already, its error takes the place of the interrupt."""
+    closed = Py4JError("Gateway must be connected to send cancel cmd.")
+    closed.__context__ = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt), _job_errors("source"):
+        raise closed
+    closed.__context__ = None
+    with pytest.raises(SparkJobFailed, match="Gateway must be connected"), _job_errors("source"):
+        raise closed

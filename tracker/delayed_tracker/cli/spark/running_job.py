@@ -145,10 +145,15 @@ def _job_errors(source: str) -> Iterator[None]:
 
 @contextmanager
 def _java_runs() -> Iterator[None]:
-    """Raise SparkJobFailed in place of any error of the block that is caused by the end of Spark's Java process."""
+    """Raise SparkJobFailed in place of any error of the block that is caused by the end of Spark's Java process.
+
+    An error that Py4J meets while it handles Ctrl-C becomes KeyboardInterrupt again.
+    """
     try:
         yield
     except (Py4JError, EOFError, OSError, pa.ArrowInvalid) as error:
+        if _is_of_interrupt(error):
+            raise KeyboardInterrupt from error
         java = java_process()
         is_of_others = (
             isinstance(error, Py4JJavaError | BrokenPipeError) or getattr(error, "filename", None) is not None
@@ -161,6 +166,14 @@ def _java_runs() -> Iterator[None]:
             raise error from None
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         raise SparkJobFailed(f"Spark's Java process {how} during the job") from error
+
+
+def _is_of_interrupt(error: BaseException) -> bool:
+    """Return True if an error was raised while Ctrl-C was being handled."""
+    before = error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt):
+        before = before.__context__
+    return before is not None
 
 
 def _is_running() -> bool:
