@@ -61,8 +61,15 @@ async def test_requests_are_added_while_those_before_wait_for_their_commit(servi
 async def test_a_failed_commit_ends_the_stream(service, log):
     """No answer is sent for what is not durable; the caller repeats it."""
     epoch = await opened(service)
-    log.before["append"] = failing(StorageUnavailable("no"))
-    stream = await begin_stream(service, epoch, 3)
+    gate, fail = Gate(), failing(StorageUnavailable("no"))
+
+    async def fail_later(*_args, **_kwargs):
+        await gate()
+        await fail()
+
+    log.before["append"] = fail_later
+    stream = await begin_stream(service, epoch, 3)  # a write to a stream that has ended would raise INTERNAL
+    gate.open()
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await stream.read()
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
