@@ -244,7 +244,7 @@ class SnapshotCatalogue(Protocol):
         writer: str = "",
         mark_delete: Position | None = None,
         mark: LogMark | None = None,
-    ) -> None:
+    ) -> CatalogueState | None:
         """Remove and add entries and record ``epoch`` and ``writer``, atomically and durably.
 
         ``remove`` contains bucket ids; removing a missing one is harmless, so a retry is, too. Removal comes before
@@ -263,6 +263,8 @@ class SnapshotCatalogue(Protocol):
                 writer of the same epoch.
             mark_delete: the cursor's position, to be recorded; None leaves the recorded one.
             mark: the part of the add log that the catalogue contains after this write; None leaves the recorded one.
+        Returns: the catalogue after this write, from a backend that knows it without a read; else None, and ``list``
+            tells. A backend over a network should know it after a fence that follows a ``list``: a recovery asks.
         Raises:
             SnapshotConflict: the catalogue has a newer epoch, or this one by another writer; nothing was changed.
         """

@@ -67,6 +67,49 @@ async def test_a_commit_is_one_write():
     assert process.faults.counts == {"write": 1}
 
 
+async def test_a_claim_is_answered_with_the_catalogue_that_was_listed_before():
+    """A recovery reads the document and its parts once: the claim of the epoch is answered from what it replaced."""
+    owner = Process()
+    await owner.replace(with_summary(1, 600), with_summary(2, 10))
+    other = Process(owner.store, instance=2)
+    listed = await other.catalogue.list("topic", "cursor")
+    other.faults.counts.clear()
+    claimed = await other.catalogue.replace("topic", "cursor", remove=(), add=(), epoch=2, writer="other")
+    await other.catalogue.finish()
+    assert claimed == replace(listed, epoch=2)
+    assert other.faults.counts == {"write": 1, "list": 1}
+
+
+async def test_a_claim_is_answered_with_what_an_earlier_owner_has_committed_meanwhile():
+    """The earlier owner commits after the list: the claim is answered with that commit, or with nothing."""
+    owner = Process()
+    await owner.replace(with_summary(1, 600))
+    other = Process(owner.store, instance=2)
+    await other.catalogue.list("topic", "cursor")
+    await owner.replace(with_summary(2, 10))
+    claimed = await other.catalogue.replace("topic", "cursor", remove=(), add=(), epoch=2, writer="other")
+    assert claimed is not None
+    assert [entry.bucket_id for entry in claimed.entries] == [1, 2]
+    third = Process(owner.store, instance=3)
+    await third.catalogue.list("topic", "cursor")
+    await other.replace(with_summary(3, 600), epoch=2, writer="other")
+    assert await third.catalogue.replace("topic", "cursor", remove=(), add=(), epoch=3, writer="third") is None
+    assert [entry.bucket_id for entry in (await third.catalogue.list("topic", "cursor")).entries] == [1, 2, 3]
+
+
+async def test_what_is_kept_of_listed_catalogues_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    """The catalogues that were listed last are kept; those of before are read again by their next commit."""
+    monkeypatch.setattr("delayed_tracker.storage.shared.catalogue.KNOWN_BYTES_MAX", 10_000)
+    process = Process()
+    for number in range(20):
+        await process.catalogue.list("topic", f"cursor {number}")
+    assert 0 < len(process.catalogue._known) < 10
+    assert process.catalogue._known_bytes <= 10_000
+    await process.catalogue.replace("topic", "cursor 0", remove=(), add=[with_summary(1, 20_000)], epoch=1)
+    await process.catalogue.list("topic", "cursor 0")
+    assert process.catalogue._known_bytes <= 10_000
+
+
 async def test_calls_that_wait_are_written_together():
     """Calls that arrive during a write share the next one, and each has its own answer."""
     process = Process()

@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-from collections import OrderedDict
 from collections.abc import AsyncIterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.errors import (
@@ -21,12 +19,10 @@ from delayed_tracker.bookkeeper.metadata.zookeeper import Create, Delete
 from delayed_tracker.bookkeeper.reading.reader import LedgerReader
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
 from delayed_tracker.storage.bookkeeper.connecting import create_ledger
+from delayed_tracker.storage.bookkeeper.kept_readers import KeptReaders
 from delayed_tracker.storage.bookkeeper.registrations import Registration
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, SnapshotTooLarge, StorageUnavailable
-
-READERS_MAX: Final = 4_096
-"""Ledgers whose metadata is kept; about 1 KB each."""
 
 
 @contextlib.contextmanager
@@ -57,7 +53,7 @@ class TrackerLedgers:
         self._client = client
         self._url = url
         self._instance = instance
-        self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
+        self._readers = KeptReaders()
 
     async def create(
         self,
@@ -155,15 +151,12 @@ class TrackerLedgers:
                 raise SnapshotNotFound(f"ledger {ledger_id} is not one of {self._url.root}")
             if not reader.metadata.closed:
                 raise SnapshotNotFound(f"ledger {ledger_id} was not finished")
-            self._readers[ledger_id] = reader
-            while len(self._readers) > READERS_MAX:
-                self._readers.popitem(last=False)
-        self._readers.move_to_end(ledger_id)
+            self._readers.keep(ledger_id, reader)
         return reader
 
     async def delete(self, registration: Registration) -> None:
         """Delete a ledger of ours and its registration, finished or not, if they exist."""
-        self._readers.pop(registration.ledger_id, None)
+        self._readers.drop(registration.ledger_id)
         with unavailable():
             root = self._url.root
             for node in (registration.closed_node(root), registration.open_node(root)):

@@ -39,7 +39,7 @@ ATTEMPTS_MAX: Final = 12
 BACKOFF_S: Final = 0.02
 """Mean wait after the third refused swap; it doubles with each further one."""
 KNOWN_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Documents that are kept in memory, so that a commit need not read first."""
+"""Documents, and the parts of those that were listed last, that are kept so that a commit need not read first."""
 READS_AT_ONCE_MAX: Final = 16
 MARKERS: Final = "f"
 """Folder of markers: a tracker with a marker may be forgotten, and its document says whether it is."""
@@ -123,11 +123,22 @@ class SharedCatalogue:
         writer: str = "",
         mark_delete: Position | None = None,
         mark: LogMark | None = None,
-    ) -> None:
-        """Remove, then add, and record the epoch, together with the calls that wait for the same document."""
+    ) -> CatalogueState | None:
+        """Remove, then add, and record the epoch, together with the calls that wait for the same document.
+
+        A claim, which records an epoch alone, is answered with the catalogue that it was recorded in, as long as what
+        :meth:`list` has read before is kept.
+        """
         answer = asyncio.get_running_loop().create_future()
         call = Call(answer, epoch, writer, False, tuple(remove), tuple(add), mark_delete, mark)
+        listed = self._known.get((topic, cursor))
         await self._commit_with_others(topic, cursor, call)
+        claimed = self._known.get((topic, cursor))
+        if remove or add or mark or mark_delete or listed is None or claimed is None:
+            return None
+        claimed = replace(claimed, blobs=listed.blobs)
+        is_whole = claimed.document.epoch >= epoch and len(claimed.contents) == len(claimed.document.parts)
+        return self._state_of(claimed) if is_whole else None
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
         """Remove the entries, keep the epoch and the log number."""
@@ -223,19 +234,27 @@ class SharedCatalogue:
     def _keep(self, tracker: tuple[str, str], known: KnownDocument) -> None:
         self._drop(tracker)
         self._known[tracker] = known
-        self._known_bytes += known.size_bytes
+        self._known_bytes += known.nbytes
         while self._known_bytes > KNOWN_BYTES_MAX:
-            self._known_bytes -= self._known.popitem(last=False)[1].size_bytes
+            self._known_bytes -= self._known.popitem(last=False)[1].nbytes
 
     def _drop(self, tracker: tuple[str, str]) -> None:
         known = self._known.pop(tracker, None)
         if known is not None:
-            self._known_bytes -= known.size_bytes
+            self._known_bytes -= known.nbytes
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:
-        """Return the catalogue of one tracker, read now and verified row by row."""
-        known, contents = await read_parts(self._documents, self._blobs, topic, cursor)
-        document, entries, corrupt = known.document, [], []
+        """Return the catalogue of one tracker, read now and verified row by row.
+
+        The next commit of this process begins with what was read.
+        """
+        known = await read_parts(self._documents, self._blobs, topic, cursor)
+        if (topic, cursor) not in self._queues:  # a commit knows what it has written itself, which is newer
+            self._keep((topic, cursor), known)
+        return self._state_of(known)
+
+    def _state_of(self, known: KnownDocument) -> CatalogueState:
+        document, contents, entries, corrupt = known.document, known.contents, [], []
         for bucket_id, stored in document.rows.items():
             row = stored.row
             consumed = None if row is None else value_of(row.consumed, contents)
@@ -243,7 +262,7 @@ class SharedCatalogue:
                 corrupt.append(bucket_id)
                 continue
             if self._names is not None and row.pointer:
-                self._names.learn(topic, cursor, bucket_id, row.pointer)
+                self._names.learn(document.topic, document.cursor, bucket_id, row.pointer)
             # Without its summary a bucket is recovered from the snapshot's metadata.
             summary = value_of(row.summary, contents) or b""
             entries.append(

@@ -1,7 +1,8 @@
 """Reads documents, with the blobs that belong to them, while other processes replace them."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
@@ -14,6 +15,8 @@ READ_ATTEMPTS_MAX: Final = 8
 THREAD_BYTES_MIN: Final = 64 * 1024
 """Size from which on rows are decoded in a thread: about 1,000 of them, in some 10 ms."""
 DOCUMENTS: Final = "c"
+_DOCUMENT_BYTES: Final = 1_024
+"""Memory of a document without rows and parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,18 @@ class KnownDocument:
     """Pointer of the blob that has the rows; empty if they are in the document itself."""
     size_bytes: int = 0
     """Bytes of head and body."""
+    blobs: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Content of its parts by pointer, as far as it was read and is kept."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the document, in bytes."""
+        return _DOCUMENT_BYTES + self.size_bytes + sum(map(len, self.blobs.values()))
+
+    @property
+    def contents(self) -> dict[int, bytes]:
+        """Content of its parts by number, as far as it is kept."""
+        return {part.number: self.blobs[part.pointer] for part in self.document.parts if part.pointer in self.blobs}
 
     @property
     def pointers(self) -> set[bytes]:
@@ -96,10 +111,8 @@ async def read_document(documents: DocumentStore, blobs: BlobStore, topic: str, 
     raise _keeps_changing(topic, cursor)
 
 
-async def read_parts(
-    documents: DocumentStore, blobs: BlobStore, topic: str, cursor: str
-) -> tuple[KnownDocument, dict[int, bytes]]:
-    """Return the document of a tracker, and its parts by number. A part is missing if it is gone for good.
+async def read_parts(documents: DocumentStore, blobs: BlobStore, topic: str, cursor: str) -> KnownDocument:
+    """Return the document of a tracker with its parts. A part is missing if it is gone for good.
 
     Raises:
         SnapshotCorrupt, StorageFormatUnsupported, StorageUnavailable: as for :func:`read_document`.
@@ -110,13 +123,13 @@ async def read_parts(
         contents = {}
         for part in known.document.parts:
             try:
-                contents[part.number] = await blobs.get(topic, cursor, part.pointer)
+                contents[part.pointer] = await blobs.get(topic, cursor, part.pointer)
             except SnapshotNotFound:
                 if known.version != gone_version:
                     # A commit has replaced the document meanwhile, or the part is lost: the next reading shows it.
                     break
         else:
-            return known, contents
+            return replace(known, blobs=contents)
         gone_version = known.version
     raise _keeps_changing(topic, cursor)
 

@@ -28,9 +28,9 @@ class SharedStorage:
         writer: str = "",
         mark_delete: Position | None = None,
         mark: LogMark | None = None,
-    ) -> None:
+    ) -> CatalogueState | None:
         """Replace the tracker's document by compare-and-swap."""
-        await self._opened().replace(
+        return await self._opened().replace(
             topic, cursor, remove=remove, add=add, epoch=epoch, writer=writer, mark_delete=mark_delete, mark=mark
         )
 

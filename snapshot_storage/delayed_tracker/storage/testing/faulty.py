@@ -151,9 +151,9 @@ class FaultyStorage(Faults):
         writer: str = "",
         mark_delete: Position | None = None,
         mark: LogMark | None = None,
-    ) -> None:
+    ) -> CatalogueState | None:
         """Call the wrapped storage, with faults."""
-        await self._with_faults(
+        return await self._with_faults(
             "replace",
             topic,
             lambda: self.inner.replace(

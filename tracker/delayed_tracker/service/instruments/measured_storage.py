@@ -137,9 +137,9 @@ class MeasuredStorage(MeasuredCalls):
         writer: str = "",
         mark_delete: Position | None = None,
         mark: LogMark | None = None,
-    ) -> None:
+    ) -> CatalogueState | None:
         """See the protocol."""
-        await self.measured(
+        return await self.measured(
             "replace",
             lambda: self.inner.replace(
                 topic, cursor, remove=remove, add=add, epoch=epoch, writer=writer, mark_delete=mark_delete, mark=mark

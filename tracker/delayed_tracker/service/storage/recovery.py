@@ -345,15 +345,17 @@ class TrackerRecovery:
                     epoch=state.epoch + 1,
                     writer=self._access.writer,
                 )
-                await self._attempt(fence)
+                fenced = await self._attempt(fence)
                 extent = await self._take_over(state.epoch + 1)
                 break
             except SnapshotConflict:
                 if not attempts_left:
                     raise
                 state = await self._attempt(lambda: self._storage.list(*self._key))
-        # Read again: the earlier owner could commit until the new epoch was recorded.
-        return await self._attempt(lambda: self._storage.list(*self._key)), extent
+        if fenced is None:
+            # Read again: the earlier owner could commit until the new epoch was recorded.
+            fenced = await self._attempt(lambda: self._storage.list(*self._key))
+        return fenced, extent
 
     async def _sweep(self, state: CatalogueState) -> None:
         """Delete the snapshots of older epochs that no catalogue entry names, which a crash left.

@@ -9,9 +9,9 @@ from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing
 from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound, NodeMissing
 from delayed_tracker.bookkeeper.metadata.zookeeper import Delete
-from delayed_tracker.bookkeeper.reading.reader import LedgerReader
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
 from delayed_tracker.storage.bookkeeper.connecting import create_ledger
+from delayed_tracker.storage.bookkeeper.kept_readers import KeptReaders
 from delayed_tracker.storage.bookkeeper.log.content import LogContent
 from delayed_tracker.storage.bookkeeper.log.entries import EntryCorrupt, Item, items_of
 from delayed_tracker.storage.bookkeeper.registrations import ROOT_KEY
@@ -38,7 +38,7 @@ class LogLedgers:
         self._client = client
         self._url = url
         self._custom: Final = {ROOT_KEY: url.root.encode(), "component": b"delayed-tracker-add-log"}
-        self._readers: dict[int, LedgerReader] = {}
+        self._readers = KeptReaders()
         self._cached: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._cached_bytes = 0
 
@@ -57,7 +57,7 @@ class LogLedgers:
             reader = await self._client.recover(ledger_id, require=self._custom)
         except LedgerNotFound:
             return None
-        self._readers[ledger_id] = reader
+        self._readers.keep(ledger_id, reader)
         return reader.metadata.last_entry_id
 
     async def fill(self, content: LogContent, ledger_id: int, first: int, last: int) -> None:
@@ -82,7 +82,7 @@ class LogLedgers:
         reader = self._readers.get(ledger_id)
         if reader is None:
             reader = await self._client.open(ledger_id, require=self._custom)
-            self._readers[ledger_id] = reader
+            self._readers.keep(ledger_id, reader)
         try:
             entries = {entry.entry_id: bytes(entry.payload) for entry in await reader.read(first, last)}
         except (DigestMismatch, EntryMissing):
@@ -107,7 +107,7 @@ class LogLedgers:
 
     async def delete(self, ledger_id: int, node: str) -> None:
         """Delete a ledger and its node, if they exist."""
-        self._readers.pop(ledger_id, None)
+        self._readers.drop(ledger_id)
         try:
             await self._client.delete(ledger_id, require=self._custom, also=[Delete(node)])
         except (LedgerNotFound, NodeMissing):
