@@ -226,12 +226,19 @@ def _buckets(made: builders.Dashboard) -> None:
             Query(total("delayed_tracker_waiting_reads"), "trackers waiting"),
         ),
         graph(
+            "Lead of reads",
+            "Time before a deadline at which its segment is read without room to read ahead: about twice what reads take.",
+            "s",
+            Query(f"max by (instance) (delayed_tracker_read_lead_seconds{{{SERVICE}}})", "{{instance}}"),
+        ),
+        graph(
             "Not quite in order",
-            "Late results after a clear, orphans swept or left, closes that could not record what was consumed.",
+            "Late results after a clear, orphans swept or left, closes that could not record what was consumed, buckets that "
+            "were stored in pieces.",
             "short",
             *(
                 Query(total(f"delayed_tracker_{name}_total"), name.replace("_", " "))
-                for name in ("results_forgotten", "orphans_swept", "orphans_left", "checkpoints_failed")
+                for name in ("results_forgotten", "orphans_swept", "orphans_left", "checkpoints_failed", "snapshots_split")
             ),
         ),
     )

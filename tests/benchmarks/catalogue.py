@@ -61,4 +61,5 @@ BENCHMARKS = [
     Benchmark("stalls", "Stalls", bench_stalls.ABOUT, bench_stalls.rows),
     Benchmark("durable-stalls", "Stalls of durable adds", bench_durable_stalls.ABOUT, bench_durable_stalls.rows),
     Benchmark("lateness", "Lateness", bench_lateness.ABOUT, bench_lateness.rows),
+    Benchmark("network-lateness", "Lateness over a network", bench_lateness.NETWORK_ABOUT, bench_lateness.network_rows),
 ]

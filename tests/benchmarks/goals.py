@@ -45,6 +45,7 @@ _GOALS: dict[str, Goal] = {
     "durable add always": Goal(None, times_peer=5),
     "durable acks": Goal(0.95),
     "lateness p99": Goal(100),
+    "network lateness p99": Goal(250),
     "memory": Goal(1.5),
     "growth": Goal(0.8),
     "recovery": Goal(200),

@@ -275,7 +275,12 @@ def test_clear_leaves_nothing_to_replay():
 def test_what_is_in_memory_anyway_does_not_use_up_the_budget_for_loading():
     """Rows of the mutable bucket do not use the budget: due segments would be loaded one by one, each after a poll."""
     limits = TrackerLimits(
-        tick_ms=0, min_index_count_per_bucket=1, max_indexes_per_segment=2, loaded_indexes_max=20, prefetch_window_ms=0
+        tick_ms=0,
+        min_index_count_per_bucket=1,
+        max_indexes_per_segment=2,
+        loaded_indexes_max=20,
+        loads_in_flight_max=6,
+        prefetch_window_ms=0,
     )
     shell = Shell.with_limits(limits)
     for ledger in range(6):

@@ -127,6 +127,21 @@ class ReportsSpace(Protocol):
         ...
 
 
+@runtime_checkable
+class LimitsEntries(Protocol):
+    """A backend that takes no larger entries than it says; others do not implement this."""
+
+    @property
+    def entry_bytes_max(self) -> int | None:
+        """Bytes of the largest entry, metadata or segment; None without a maximum, and before ``start``."""
+        ...
+
+
+def entry_bytes_max(storage: object) -> int | None:
+    """Return the bytes of the largest entry that a storage takes; None if it does not say."""
+    return storage.entry_bytes_max if isinstance(storage, LimitsEntries) else None
+
+
 @dataclass(slots=True)
 class RequestCounts:
     """Requests that a storage has sent to its store since it was made, and their bytes."""

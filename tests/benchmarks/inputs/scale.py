@@ -60,6 +60,11 @@ class Scale:
     scraped_trackers: int = 10_000
     handed_off_per_s: int = 100_000
     handed_off_s: float = 60.0
+    read_back_per_s: int = 20_000
+    """Indexes added each second that are stored, and read back before they are handed out."""
+    read_back_s: float = 20.0
+    read_back_delay_ms: int = 20_000
+    """Time from their add to their deadline."""
 
 
 QUICK = Scale(
@@ -93,5 +98,8 @@ QUICK = Scale(
     scraped_trackers=20,
     handed_off_per_s=10_000,
     handed_off_s=0.5,
+    read_back_per_s=10_000,
+    read_back_s=1.0,
+    read_back_delay_ms=3_000,
 )
 """Sizes that only show that the benchmarks work; the numbers mean nothing."""

@@ -47,7 +47,7 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    run: Run, settings: dict[str, str] | None = None, *, data: Path | None = None
+    run: Run, settings: dict[str, str] | None = None, *, data: Path | None = None, faults: str = ""
 ) -> AsyncIterator[Served]:
     """Start the service over SQLite with default settings and ``settings``; stop it after the block.
 
@@ -55,10 +55,12 @@ async def served(
         run: has the directory for files.
         settings: further configuration keys.
         data: an existing storage; None creates one.
+        faults: options of the scheme ``faulty``, with which storage and add log are opened; empty for none.
     """
     directory = run.new_directory()
     data = data or directory / "tracker.db"
-    process = await ServiceProcess.start(directory, storage_url=f"sqlite:{data}", settings=settings or {})
+    storage_url = f"faulty:{faults};sqlite:{data}" if faults else f"sqlite:{data}"
+    process = await ServiceProcess.start(directory, storage_url=storage_url, settings=settings or {})
     try:
         async with DelayedTrackerClient.connect(process.grpc_address, settings=CLIENT) as client:
             yield Served(process, client, data)

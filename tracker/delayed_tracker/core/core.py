@@ -182,11 +182,11 @@ class TrackerCore:
 
     def falls_due_ms(self) -> int | None:
         """Return the wall-clock time from which the core is needed in memory without a call; None if nothing is tracked."""
-        return resting.falls_due_ms(self._state, self.next_timer())
+        return resting.falls_due_ms(self._state, self.next_timer(), lead_ms=self.load_share.lead_ms)
 
     def rest(self, now_ms: int) -> resting.RestingTracker:
         """Return what a later :meth:`resume` and readers of numbers need; the core is not used afterwards."""
-        return resting.at_rest(self._state, self.stats(), self.numbers(now_ms), self.next_timer())
+        return resting.at_rest(self._state, self.stats(), self.numbers(now_ms), falls_due_ms=self.falls_due_ms())
 
     def resume(self, before: resting.RestingTracker, *, lost: bool) -> None:
         """Go on with the counters and lease ids of a core that has rested; called once, right after the recovery.

@@ -13,6 +13,8 @@ class EffectCounters:
     """Positions that polls took. A position taken twice counts twice."""
     snapshots_stored: int = 0
     snapshots_failed: int = 0
+    snapshots_split: int = 0
+    """Buckets that were stored in pieces, because an entry would have been larger than the storage takes."""
     snapshots_merged: int = 0
     """Merges that replaced several snapshots by one."""
     merges_failed: int = 0

@@ -55,6 +55,11 @@ class TrackerLedgers:
         self._instance = instance
         self._readers = KeptReaders()
 
+    @property
+    def entry_bytes_max(self) -> int:
+        """Largest entry that bookies take."""
+        return self._client.payload_bytes_max
+
     async def create(
         self,
         folder: str,

@@ -92,6 +92,11 @@ class BookKeeperStorage(SharedStorage):
                     "version's; use that one, or give another root"
                 ) from None
 
+    @property
+    def entry_bytes_max(self) -> int | None:
+        """Largest entry that fits into a bookie's frame; None while the storage is closed."""
+        return None if self._ledgers is None else self._ledgers.entry_bytes_max
+
     async def close(self) -> None:
         """Finish the accepted operations and end the connections."""
         catalogue, self._catalogue = self._catalogue, None

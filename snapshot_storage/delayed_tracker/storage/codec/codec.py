@@ -44,6 +44,11 @@ class EncodedSnapshot:
     length: int
     """Bytes of metadata and segments together."""
 
+    @property
+    def largest_entry(self) -> int:
+        """Bytes of the largest entry. O(segments)."""
+        return max(len(self.metadata), max(map(len, self.segments), default=0))
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMetadata:

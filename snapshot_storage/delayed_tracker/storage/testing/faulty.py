@@ -22,6 +22,7 @@ from delayed_tracker.storage.protocol import (
     SnapshotStore,
     StorageSpace,
     StoredSnapshot,
+    entry_bytes_max,
 )
 from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.storage.testing.faults import FaultPlan, Faults, Sleep, parse_fault_plan, split_faulty
@@ -43,6 +44,11 @@ class FaultyStorage(Faults):
     def swept_count(self) -> int:
         """Incomplete snapshots that the wrapped storage deleted at its last start; 0 if it does not count them."""
         return int(getattr(self.inner, "swept_count", 0))
+
+    @property
+    def entry_bytes_max(self) -> int | None:
+        """Largest entry that the wrapped storage takes."""
+        return entry_bytes_max(self.inner)
 
     async def start(self) -> None:
         """Start the wrapped storage; never faulty."""

@@ -4,6 +4,7 @@ from delayed_tracker.core.engine.effect_results import (
     DeleteFailed,
     EffectResult,
     MergeFailed,
+    PiecesStored,
     SegmentLoadFailed,
     SegmentsLoaded,
     SnapshotFailed,
@@ -35,6 +36,8 @@ def apply_result(
             return lifecycle.snapshot_stored(
                 result.effect_id, result.bucket_id, result.sealed, result.snapshot_bytes, now
             )
+        case PiecesStored():
+            return lifecycle.pieces_stored(result.effect_id, result.pieces, now)
         case SnapshotFailed():
             return lifecycle.snapshot_failed(result.effect_id, now)
         case SegmentLoadFailed():

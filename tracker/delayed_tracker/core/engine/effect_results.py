@@ -22,6 +22,27 @@ class SnapshotStored:
     snapshot_bytes: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredPiece:
+    """A part of a frozen bucket that was stored as a snapshot of its own."""
+
+    bucket_id: int
+    sealed: SealedIndexes
+    snapshot_bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PiecesStored:
+    """``StoreSnapshot`` succeeded in pieces, since the storage takes no entry as large as one snapshot would need.
+
+    All are durable, and entered the catalogue in one step. If forgotten, remove them again.
+    """
+
+    effect_id: int
+    pieces: tuple[StoredPiece, ...]
+    """Ascending; each position of the bucket is in the range of one of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotFailed:
     """``StoreSnapshot`` failed: the indexes stay in memory, and the core asks again later."""
@@ -87,6 +108,7 @@ class DeleteFailed:
 
 EffectResult = (
     SnapshotStored
+    | PiecesStored
     | SnapshotFailed
     | SegmentsLoaded
     | SegmentLoadFailed

@@ -19,7 +19,8 @@ class StoreSnapshot:
 
     Steps: ``sealed = seal(frozen)`` away from the caller's thread; encode; create the snapshot; add it to the catalogue
     under ``epoch``; report ``SnapshotStored``. If the
-    catalogue refuses, delete the object again. On any failure report ``SnapshotFailed``.
+    catalogue refuses, delete the object again. On any failure report ``SnapshotFailed``. If an entry would be larger than
+    the storage takes, store the bucket in pieces (``rules.seal.in_halves``) and report ``PiecesStored``.
     """
 
     effect_id: int

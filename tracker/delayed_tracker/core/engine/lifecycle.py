@@ -6,6 +6,7 @@ before it, fully usable, and a wake-up for the retry.
 
 from collections.abc import Sequence
 
+from delayed_tracker.core.engine.effect_results import StoredPiece
 from delayed_tracker.core.engine.effects import DeleteSnapshots, EffectQueue, StoreSnapshot
 from delayed_tracker.core.engine.load_budget import LoadShare
 from delayed_tracker.core.engine.loading import SegmentLoads
@@ -106,16 +107,44 @@ class BucketLifecycle:
         bucket.store_failed = False
         state = self._state
         state.heap.drop_bucket(bucket.key)
-        snapshot = SnapshotSegments(bucket_id, PackedBounds(sealed.bounds), snapshot_bytes)
-        # Keep rows that are nearly due in memory instead of reading them back, as far as there is room.
-        if room := self.loads.share.room(snapshot.bounds.earliest_ms(0)):
-            snapshot.next_segment = self.loads.near_segments(snapshot, 0, now, rows_max=room)
+        snapshot = self._new_snapshot(bucket_id, sealed, snapshot_bytes, now)
         state.enter_snapshot(bucket, snapshot, sealed.ledger_bytes)
+        self._keep_near_rows(bucket, snapshot, sealed)
+        return True
+
+    def pieces_stored(self, effect_id: int, pieces: Sequence[StoredPiece], now: Instant) -> bool:
+        """Switch from a bucket with copies in memory to a bucket for each of its snapshots. O(bitmaps of each piece)."""
+        whole = self._stores.pop(effect_id, None)
+        if whole is None:
+            return False
+        whole.bits.end_loan()
+        state = self._state
+        state.heap.drop_bucket(whole.key)
+        state.unlist_bucket(whole)
+        above = whole.bits.copy()
+        for piece in pieces:
+            bits = above.copy()
+            above.remove_through(piece.sealed.last)
+            bits.subtract(above)
+            snapshot = self._new_snapshot(piece.bucket_id, piece.sealed, piece.snapshot_bytes, now)
+            bucket = state.insert_sealed(bits, snapshot, piece.sealed.first, piece.sealed.last)
+            self._keep_near_rows(bucket, snapshot, piece.sealed)
+            self.loads.note_loaded()  # the next piece has the room that this one leaves
+        return True
+
+    def _new_snapshot(
+        self, bucket_id: int, sealed: SealedIndexes, snapshot_bytes: int, now: Instant
+    ) -> SnapshotSegments:
+        """Return a snapshot, of which rows that are nearly due stay in memory instead of being read back."""
+        snapshot = SnapshotSegments(bucket_id, PackedBounds(sealed.bounds), snapshot_bytes)
+        snapshot.next_segment = self.loads.kept_segments(snapshot, now)
+        return snapshot
+
+    def _keep_near_rows(self, bucket: Bucket, snapshot: SnapshotSegments, sealed: SealedIndexes) -> None:
         near = sealed.indexes.take(slice(0, int(sealed.bounds.starts[snapshot.next_segment])))
         # Usually nothing was consumed in the meantime. A search for a million rows would delay every add by 50 ms.
         self.loads.put(bucket, near.copy() if len(bucket.bits) == len(sealed.indexes) else _live_rows(bucket, near))
         self.retire_if_drained(bucket)
-        return True
 
     def snapshot_failed(self, effect_id: int, now: Instant) -> bool:
         """Keep the bucket in memory and retry later, with the content that is left then."""

@@ -2,17 +2,22 @@
 
 A row counts from the request to load it until it is handed out, dropped or leased. While there is room, any tracker
 reads ahead. When there is none, the trackers that want to read wait in the order of their first deadlines; the first of
-them gets room first. A tracker whose next row is due does not wait: it reads one segment, so that the rows of one
-tracker never stop another from handing out. Rows are therefore bounded by the maximum, plus one segment for each
-tracker that has something due in a snapshot, plus the rows that leases gave back after other trackers had taken the
-room.
+them gets room first. A tracker whose next row will be due before a load could end does not wait: it reads one segment,
+or as many as fit into a hundredth of the maximum, so that the rows of one tracker never stop another from handing out.
+Rows are therefore bounded by the maximum, plus that for each tracker with something due so soon in a snapshot, plus the
+rows that leases gave back after other trackers had taken the room.
 
 Room changes with the steps of all trackers. The owner of the trackers then wakes those of
 :meth:`LoadBudget.pop_waiting`.
 """
 
+from typing import Final
+
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.ordered_map import OrderedMap
+
+_URGENT_SHARE: Final = 100
+"""A tracker without room has this part of the maximum for what is due before a load could end."""
 
 Place = tuple[int, int]
 """Key in the line: the first deadline that a tracker wants, then the order of arrival."""
@@ -21,10 +26,12 @@ Place = tuple[int, int]
 class LoadBudget:
     """Rows of all trackers that share this budget."""
 
-    __slots__ = ("_next_number", "held_count", "line", "rows_max")
+    __slots__ = ("_next_number", "held_count", "lead_ms", "line", "rows_max")
 
     def __init__(self, rows_max: int) -> None:
         self.rows_max = rows_max
+        self.lead_ms = 0
+        """Time that a load takes, as the owner of the trackers has measured it: loads begin this long before rows are due."""
         self.held_count = 0
         """Rows in memory or requested."""
         self.line: OrderedMap[Place, LoadShare] = OrderedMap()
@@ -76,6 +83,16 @@ class LoadShare:
     def has_waiting_trackers(self) -> bool:
         """True if any tracker waits for room. O(1)."""
         return bool(self._budget.line)
+
+    @property
+    def lead_ms(self) -> int:
+        """Time by which a load has to begin before its first row is due."""
+        return self._budget.lead_ms
+
+    @property
+    def urgent_room(self) -> int:
+        """Rows that the tracker may still read without room, if they are due before a load could end; 0 or more."""
+        return max(0, self._budget.rows_max // _URGENT_SHARE - self.held_count)
 
     def room(self, first_ms: int) -> int:
         """Return the rows that may be read ahead if the first has this deadline.

@@ -1,11 +1,15 @@
 """Loads of segments: what is read, when, and within which room.
 
-A segment is read when its first deadline is nearly due, as far as the budget of all trackers leaves room. Without room,
-one segment is read once it is due.
+A segment is read when its first deadline is nearly due, as far as the budget of all trackers leaves room: within the
+prefetch window, or within the time that a load takes if that is longer. Without room, it is read when it will be due as
+soon as a load can end, and few at a time.
+
+One load takes all segments of a bucket that are wanted now, and a tracker has few loads in flight. Others wait here, in
+the order of their deadlines: what becomes urgent meanwhile overtakes them, as it could not in a line of requests.
 """
 
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,6 +22,14 @@ from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Instant
 
 _NO_LOADS: Final[dict[int, tuple[LoadSegments, Bucket]]] = {}  # shared by idle trackers: the first entry replaces it
+
+
+class _Allowed(NamedTuple):
+    """Rows that a tracker may read now."""
+
+    rows_max: int
+    ahead_ms: int
+    """How far away their deadlines may be."""
 
 
 class SegmentLoads:
@@ -34,13 +46,30 @@ class SegmentLoads:
         self.share = share
         """This tracker's share of the rows that all trackers may hold."""
 
-    def near_segments(self, snapshot: SnapshotSegments, first: int, now: Instant, *, rows_max: int) -> int:
+    @property
+    def _ahead_ms(self) -> int:
+        """Time before a deadline at which its segment is loaded if there is room."""
+        return max(self._state.limits.prefetch_window_ms, self.share.lead_ms)
+
+    def _allowed(self, min_ms: int) -> _Allowed | None:
+        """Return what may be in memory if its first deadline is this one; None if rows have to be handed out before."""
+        if room := self.share.room(min_ms):
+            return _Allowed(room, self._ahead_ms)
+        return None if self._must_wait(min_ms) else _Allowed(self.share.urgent_room, self.share.lead_ms)
+
+    def kept_segments(self, snapshot: SnapshotSegments, now: Instant) -> int:
+        """Return how many first segments of a new snapshot stay in memory, since they would be loaded at once."""
+        allowed = self._allowed(snapshot.bounds.earliest_ms(0))
+        return 0 if allowed is None else self._near_segments(snapshot, 0, now, allowed)
+
+    def _near_segments(self, snapshot: SnapshotSegments, first: int, now: Instant, allowed: _Allowed) -> int:
         """Return one past the last segment to load together with ``first``, or ``first`` if that is not near.
 
-        The segments have about ``rows_max`` rows at most, but there is at least one segment.
+        The segments have about as many rows as are allowed at most, but there is at least one segment. Those that will
+        be wanted before this load can end are taken along.
         """
-        limits = self._state.limits
-        horizon_ms = limits.cutoff_ms(now.wall_ms) + limits.prefetch_window_ms
+        limits, rows_max = self._state.limits, allowed.rows_max
+        horizon_ms = limits.cutoff_ms(now.wall_ms) + allowed.ahead_ms + self.share.lead_ms
         near_count = snapshot.bounds.end_before(first, horizon_ms) - first
         if not near_count:
             return first
@@ -50,29 +79,29 @@ class SegmentLoads:
         return first + min(max(near_count, worth_count), max(1, fitting_count), len(rows))
 
     def prefetch(self, now: Instant) -> None:
-        """Request every segment that is nearly due while there is room for its rows.
+        """Request every segment that is nearly due while there is room for its rows, and few loads are in flight.
 
-        Without room, request one segment if it is due.
+        Without room, request what will be due before a load can end, as far as the share allows.
         """
         state, limits, share = self._state, self._state.limits, self.share
         if share.place is not None:
             share.stop_waiting()
         state.segments.release_retries(now.elapsed_ms)
-        while (wanted := state.segments.first_idle()) is not None:
+        while self._may_request and (wanted := state.segments.first_idle()) is not None:
             min_ms, key = wanted
             due_ms = limits.due_from_ms(min_ms)
-            if now.wall_ms < due_ms - limits.prefetch_window_ms:
+            if now.wall_ms < due_ms - self._ahead_ms:
                 return
-            room = share.room(min_ms)
-            if not room:
+            if not share.room(min_ms):
                 share.wait(min_ms)
-                if now.wall_ms < due_ms or self._comes_sooner(min_ms):
-                    return
+            allowed = self._allowed(min_ms)
+            if allowed is None or now.wall_ms < due_ms - allowed.ahead_ms:
+                return
             bucket = state.members.buckets[key]
             snapshot = bucket.snapshot
             assert snapshot is not None
             first = snapshot.next_segment
-            end = max(first + 1, self.near_segments(snapshot, first, now, rows_max=room))
+            end = max(first + 1, self._near_segments(snapshot, first, now, allowed))
             effect = LoadSegments(self._effects.new_id(), state.epoch, snapshot.bucket_id, first, end - 1)
             snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment = effect.effect_id, first, end
             if not self._in_flight:
@@ -90,6 +119,15 @@ class SegmentLoads:
         if count != self.share.held_count:
             self.share.hold(count)
 
+    @property
+    def _may_request(self) -> bool:
+        """True if one more load may be in flight; else the result of one asks for the next."""
+        return len(self._in_flight) < self._state.limits.loads_in_flight_max
+
+    def _must_wait(self, min_ms: int) -> bool:
+        """Return True if a tracker without room has to hand out rows before it may read one with this deadline."""
+        return not self.share.urgent_room and self._comes_sooner(min_ms)
+
     def _comes_sooner(self, min_ms: int) -> bool:
         """Return True if a row in memory or in a load in flight is handed out before a row with this deadline.
 
@@ -104,15 +142,18 @@ class SegmentLoads:
         )
 
     def next_load_ms(self) -> int | None:
-        """Return the wall-clock time of the next load; None if nothing is to be loaded, or polls have to make room."""
+        """Return the wall-clock time of the next load; None if nothing is to be loaded, or polls have to make room.
+
+        It is None, too, if as many loads are in flight as may be.
+        """
         wanted = self._state.segments.first_idle()
-        if wanted is None:
+        if wanted is None or not self._may_request:
             return None
-        limits, min_ms = self._state.limits, wanted[0]
-        due_ms = limits.due_from_ms(min_ms)
+        min_ms = wanted[0]
+        due_ms = self._state.limits.due_from_ms(min_ms)
         if self.share.place is None:
-            return due_ms - limits.prefetch_window_ms
-        return None if self._comes_sooner(min_ms) else due_ms
+            return due_ms - self._ahead_ms
+        return None if self._must_wait(min_ms) else due_ms - self.share.lead_ms
 
     def settling_may_make_room(self) -> bool:
         """Return True if clearing bits may free room that another tracker waits for.

@@ -15,6 +15,8 @@ _IN_MEMORY: Final = frozenset({"loaded", "mutable", "late", "membership_bytes", 
 """Columns of NUMBERS that are 0 while the core is not in memory."""
 _RETURN_AHEAD_MS = 5_000
 """A core that was dropped is needed at least this long before its next delivery."""
+_RETURN_LOADS = 8
+"""Its return takes as long as this many loads at most: of catalogue, log and segments, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +47,20 @@ def can_rest(state: TrackerState, lifecycle: BucketLifecycle, timer: Wakeup) -> 
     )
 
 
-def falls_due_ms(state: TrackerState, timer: Wakeup) -> int | None:
-    """Return the time from which the core is needed: well before the next delivery, and by the next prefetch."""
+def falls_due_ms(state: TrackerState, timer: Wakeup, *, lead_ms: int) -> int | None:
+    """Return the time from which the core is needed: well before the next delivery, and by the next prefetch.
+
+    ``lead_ms`` is the time that a load takes.
+    """
     delivery_ms = state.next_delivery_ms()
     if delivery_ms is not None:
-        delivery_ms -= max(state.limits.prefetch_window_ms, _RETURN_AHEAD_MS)
+        delivery_ms -= max(state.limits.prefetch_window_ms, _RETURN_AHEAD_MS, _RETURN_LOADS * lead_ms)
     return earliest((delivery_ms, timer.wall_ms))
 
 
-def at_rest(state: TrackerState, stats: TrackerStats, numbers: tuple[int, ...], timer: Wakeup) -> RestingTracker:
+def at_rest(
+    state: TrackerState, stats: TrackerStats, numbers: tuple[int, ...], *, falls_due_ms: int | None
+) -> RestingTracker:
     """Return what is to be known of a tracker with these stats and numbers once nothing of it is in memory."""
     return RestingTracker(
         stats=replace(stats, loaded_count=0, mutable_count=0, late_count=0, membership_bytes=0, memory_bytes=0),
@@ -61,5 +68,5 @@ def at_rest(state: TrackerState, stats: TrackerStats, numbers: tuple[int, ...], 
         counters=state.counters,
         last_lease_id=state.leases.last_id,
         offered_through=state.offered_through,
-        falls_due_ms=falls_due_ms(state, timer),
+        falls_due_ms=falls_due_ms,
     )

@@ -59,6 +59,29 @@ class SealedIndexes:
         return self.indexes.take(slice(int(starts[number]), int(starts[number + 1])))
 
 
+def in_halves(sealed: SealedIndexes, *, step_ms: int, count_max: int) -> tuple[SealedIndexes, SealedIndexes]:
+    """Return the rows of the lower and of the upper half of the positions, each cut into segments of its own.
+
+    Args:
+        sealed: two rows or more.
+        step_ms: a segment spans less than this.
+        count_max: a segment holds at most this many, or -1 for no limit.
+    Cost: O(n log n).
+    """
+    indexes = sealed.indexes
+    order = np.lexsort((indexes.entry_id, indexes.ledger_id))
+    middle = len(order) // 2
+    is_upper = np.zeros(len(order), np.bool_)
+    is_upper[order[middle:]] = True
+    halves = []
+    for mask, ranks in ((~is_upper, order[:middle]), (is_upper, order[middle:])):
+        rows = indexes.take(mask)
+        bounds = cut_segments(rows.deliver_at_ms, step_ms=step_ms, count_max=count_max)
+        first, last = (Position(int(indexes.ledger_id[row]), int(indexes.entry_id[row])) for row in ranks[[0, -1]])
+        halves.append(SealedIndexes(rows, bounds, first, last))
+    return halves[0], halves[1]
+
+
 def without_rescheduled(live: BoolArray, indexes: IndexColumns, rescheduled: Mapping[Position, int]) -> BoolArray:
     """Remove from the mask ``live`` the copies of rescheduled positions with an old deadline; may change ``live``.
 

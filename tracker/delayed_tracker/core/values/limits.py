@@ -44,6 +44,8 @@ class TrackerLimits:
     """A load that becomes due includes following segments until it has this many indexes: each read has a cost."""
     load_indexes_max: int = 50_000
     """One load requests whole segments up to about this many indexes (at least one segment)."""
+    loads_in_flight_max: int = 4
+    """Loads of one tracker in flight, each of another bucket."""
     loaded_indexes_max: int = 1_000_000
     """No segment is loaded ahead while all trackers of the process hold this many indexes from snapshots in memory."""
     max_num_buckets: int = -1
@@ -68,6 +70,7 @@ class TrackerLimits:
             "max_step_per_segment_ms",
             "load_indexes_min",
             "load_indexes_max",
+            "loads_in_flight_max",
             "loaded_indexes_max",
             "retry_backoff_ms",
             "late_ack_ms",

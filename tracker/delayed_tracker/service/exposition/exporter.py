@@ -166,6 +166,7 @@ class ServiceMetrics:
             (tracker_families.READ, loads.held_count),
             (tracker_families.READ_MAX, loads.rows_max),
             (tracker_families.READ_WAITING, loads.waiting_count),
+            (tracker_families.READ_LEAD, loads.lead_ms / 1_000),
         ):
             yield family, (sample(family.name, "", value).encode(),)
         yield from self._in_flight()

@@ -17,6 +17,7 @@ from delayed_tracker.storage.protocol import (
     SnapshotStore,
     StorageSpace,
     StoredSnapshot,
+    entry_bytes_max,
 )
 
 STORAGE_OPERATIONS: Final = (
@@ -54,6 +55,11 @@ class MeasuredStorage(MeasuredCalls):
         super().__init__(STORAGE_OPERATIONS, backend, clock, slow_ms=slow_ms, spans=spans)
         self.inner = inner
         self.space = SpaceWatch(inner)
+
+    @property
+    def entry_bytes_max(self) -> int | None:
+        """Largest entry that the other storage takes."""
+        return entry_bytes_max(self.inner)
 
     async def start(self) -> None:
         """See the protocol."""

@@ -183,6 +183,11 @@ READ_MAX: Final = Family(
 READ_WAITING: Final = Family(
     "delayed_tracker_waiting_reads", _GAUGE, "Trackers that wait for room to read segments ahead."
 )
+READ_LEAD: Final = Family(
+    "delayed_tracker_read_lead_seconds",
+    _GAUGE,
+    "Time before a deadline at which its segment is read without room to read ahead, from how long recent reads took.",
+)
 REFUSED_ADDS: Final = Family(
     "delayed_tracker_refused_adds_total",
     _COUNTER,

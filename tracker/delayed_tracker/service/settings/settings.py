@@ -95,6 +95,7 @@ class Settings:
             max_num_buckets=self.pulsar.buckets_max,
             prefetch_window_ms=self.storage.prefetch_window_ms,
             load_indexes_min=LOAD_INDEXES_MIN,
+            loads_in_flight_max=self.storage.tracker_operations_max,
             loaded_indexes_max=self.storage.loaded_indexes_max,
             max_delay_ms=self.pulsar.max_delay_ms,
             retry_backoff_ms=self.storage.retry_backoff_ms,

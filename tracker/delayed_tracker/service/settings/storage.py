@@ -103,7 +103,7 @@ class StorageSettings(Section):
         300_000,
         "segmentPrefetchWindowMillis",
         Group.STORAGE,
-        "A segment is read into memory when its first deadline is this near.",
+        "A segment is read into memory when its first deadline is this near, or as near as reads take long, if that is more.",
         unit="ms",
         maximum=365 * _DAY_MS,
     )
@@ -111,8 +111,9 @@ class StorageSettings(Section):
         1_000_000,
         "loadedIndexesMax",
         Group.STORAGE,
-        "While all trackers together hold this many indexes read from snapshots, each reads only segments that are due, one "
-        "at a time. Waiting trackers get free room in the order of their next deadlines.",
+        "While all trackers together hold this many indexes read from snapshots, each reads only what is due before a read "
+        "could end: a segment at a time, or up to a hundredth of this. Waiting trackers get free room in the order of their "
+        "next deadlines.",
         unit="indexes",
         minimum=1,
         maximum=1_000_000_000,
@@ -142,7 +143,7 @@ class StorageSettings(Section):
         128,
         "storageOperationsMax",
         Group.STORAGE,
-        "Stores, loads and deletes of all trackers that are under way at the same time.",
+        "Stores, loads and deletes of all trackers that are under way at the same time. Half of them are kept for loads.",
         unit="operations",
         minimum=1,
         maximum=10_000,

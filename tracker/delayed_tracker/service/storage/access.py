@@ -14,11 +14,12 @@ from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.service.clock import Clock, pause
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.storage.load_lead import LoadLead
 from delayed_tracker.service.storage.turns import Turns
 from delayed_tracker.service.telemetry.storage_log import FailureLog
 from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.errors import StorageUnavailable
-from delayed_tracker.storage.protocol import SnapshotStore
+from delayed_tracker.storage.protocol import SnapshotStore, entry_bytes_max
 
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
@@ -34,8 +35,8 @@ _STORE_LOOK_MS: Final = 1_000
 class StorageAccess:
     """Access to one storage, shared by all trackers.
 
-    ``slots`` bounds how many effects use the storage at once, and ``store_turns`` those that store a bucket. ``failures``
-    logs storage failures.
+    ``load_slots`` bounds how many loads use the storage at once, ``slots`` the other effects, and ``store_turns`` those
+    that store a bucket. ``failures`` logs storage failures.
     """
 
     def __init__(
@@ -58,7 +59,11 @@ class StorageAccess:
         """False if an add log of earlier is only read, and emptied."""
         self.loads = loads
         """Budget of the snapshot rows in memory."""
-        self.slots = asyncio.Semaphore(limits.storage_operations_max)
+        self._load_lead = LoadLead(loads)
+        loads_max = max(1, limits.storage_operations_max // 2)
+        # Apart, so that loads of due segments never wait for merges, each of which reads for seconds.
+        self.load_slots = asyncio.Semaphore(loads_max)
+        self.slots = asyncio.Semaphore(max(1, limits.storage_operations_max - loads_max))
         self.store_turns = Turns(limits.tracker_operations_max + _STORES_BESIDES, _STORE_LOOK_MS, clock)
         """Turns of the effects that store a bucket."""
         self.writer = f"{rng.getrandbits(64):016x}"
@@ -71,6 +76,15 @@ class StorageAccess:
         self._clock = clock
         self._rng = rng
         self._workers = workers
+
+    @property
+    def entry_bytes_max(self) -> int | None:
+        """Bytes of the largest entry that the storage takes; None without a maximum."""
+        return entry_bytes_max(self.storage)
+
+    def load_succeeded(self, begun_ms: float) -> None:
+        """Record that a load has succeeded that was requested at this time of the clock's elapsed milliseconds."""
+        self._load_lead.took(self._clock.elapsed_ms() - begun_ms)
 
     async def offload(
         self, function: Callable[Arguments, Answer], *args: Arguments.args, **kwargs: Arguments.kwargs

@@ -14,7 +14,6 @@ deletes and counts them.
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -26,10 +25,8 @@ from delayed_tracker.core.engine.effect_results import (
     SnapshotFailed,
     SnapshotsDeleted,
     SnapshotsMerged,
-    SnapshotStored,
 )
 from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSegments, MergeSnapshots, StoreSnapshot
-from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, seal
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -38,6 +35,7 @@ from delayed_tracker.service.instruments.bucket_operations import EffectAccount
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.merging import MergeSourceLost, MergeTooLarge, SnapshotMerge
+from delayed_tracker.service.storage.sealing import PreparedSnapshot, prepare, stored_result
 from delayed_tracker.service.storage.snapshot_writer import EffectResults, SnapshotWriter
 from delayed_tracker.service.telemetry.storage_log import (
     DELETE_FAILED,
@@ -46,8 +44,14 @@ from delayed_tracker.service.telemetry.storage_log import (
     SNAPSHOT_LOST,
     STORE_FAILED,
 )
-from delayed_tracker.storage.codec.codec import EncodedSnapshot, decode_segments, encode_snapshot
-from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageError
+from delayed_tracker.storage.codec.codec import decode_segments
+from delayed_tracker.storage.errors import (
+    SnapshotConflict,
+    SnapshotCorrupt,
+    SnapshotNotFound,
+    SnapshotTooLarge,
+    StorageError,
+)
 from delayed_tracker.storage.protocol import LogMark
 from delayed_tracker.storage.summary import encode_summary
 
@@ -56,20 +60,6 @@ Answer = TypeVar("Answer")
 _NONE: Final[frozenset[int]] = frozenset()  # shared: a separate empty set would cost each tracker 216 bytes
 DECODE_INLINE_BYTES_MAX = 16 * 2**10
 """Up to this size, decoding in the event loop is faster than handing the work to a thread."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    sealed: SealedIndexes
-    encoded: EncodedSnapshot
-    summary: bytes
-
-
-def _prepare(frozen: FrozenIndexes) -> _Prepared:
-    sealed = seal(frozen)
-    encoded = encode_snapshot(sealed)
-    # Sealing keeps exactly the live positions, each once.
-    return _Prepared(sealed, encoded, encode_summary(sealed.bounds, frozen.live, encoded.length))
 
 
 def _consumed(stored: PositionBitmap, tracked: PositionBitmap) -> bytes:
@@ -182,10 +172,12 @@ class EffectRunner:
             if isinstance(effect, StoreSnapshot):
                 await self._store_in_turn(effect, begun_ms)
                 return
+            if isinstance(effect, LoadSegments):
+                async with self._access.load_slots:
+                    await self._load(effect, begun_ms)
+                return
             async with self._access.slots:
                 match effect:
-                    case LoadSegments():
-                        await self._load(effect, begun_ms)
                     case DeleteSnapshots():
                         await self._delete(effect, begun_ms)
                     case MergeSnapshots():
@@ -244,37 +236,54 @@ class EffectRunner:
                 self._note_forgotten(known=self._results.apply(SnapshotFailed(effect.effect_id)))
 
     async def _store_and_report(self, effect: StoreSnapshot, begun_ms: float) -> bool:
-        prepared = await self._access.offload(_prepare, effect.frozen)
-        sealed, encoded = prepared.sealed, prepared.encoded
+        prepared = await self._access.offload(prepare, effect.frozen, self._access.entry_bytes_max)
         try:
-            bucket_id = await self.writer.attempt(
-                lambda: self.writer.create(
-                    encoded.metadata, _each(encoded.segments), sealed.first, sealed.last, epoch=effect.epoch
-                )
-            )
+            ids = await self._create_all(prepared, effect.epoch)
         except StorageError as error:
             self.writer.failed(STORE_FAILED, error, position_count=len(effect.frozen))
             return False
-        entry = self.writer.entry(
-            bucket_id, sealed.first, sealed.last, prepared.summary, seal_number=effect.seal_number
-        )
+        entries = [
+            self.writer.entry(
+                bucket_id, each.sealed.first, each.sealed.last, each.summary, seal_number=effect.seal_number
+            )
+            for bucket_id, each in zip(ids, prepared, strict=True)
+        ]
         async with self.catalogue_lock:
             try:
-                await self.writer.publish((entry,), epoch=effect.epoch)
+                await self.writer.publish(entries, epoch=effect.epoch)
             except SnapshotConflict:
                 return False
             except StorageError as error:
-                self.writer.failed(STORE_FAILED, error, bucket_id=bucket_id, position_count=len(effect.frozen))
+                self.writer.failed(STORE_FAILED, error, bucket_id=ids[0], position_count=len(effect.frozen))
                 return False
-            known = self._results.apply(SnapshotStored(effect.effect_id, bucket_id, sealed, encoded.length))
+            known = self._results.apply(stored_result(effect.effect_id, ids, prepared))
             self._note_forgotten(known=known)
             if known:
-                self._counters.snapshots_stored += 1
-                self._succeeded("create", begun_ms, bucket_id)
+                self._counters.snapshots_stored += len(ids)
+                self._counters.snapshots_split += len(ids) > 1
+                self._succeeded("create", begun_ms, ids[0], count=len(ids))
                 self._access.failures.succeeded(self._key, STORE_FAILED)
             else:
-                await self.writer.undo((bucket_id,))
+                await self.writer.undo(ids)
         return True
+
+    async def _create_all(self, prepared: Sequence[PreparedSnapshot], epoch: int) -> list[int]:
+        """Store each content as a snapshot, all or none, and return their bucket ids."""
+        ids: list[int] = []
+        try:
+            for each in prepared:
+                bucket_id = await self.writer.attempt(partial(self._create, each, epoch))
+                ids.append(bucket_id)
+        except StorageError:
+            await self.writer.delete(ids)
+            raise
+        return ids
+
+    async def _create(self, prepared: PreparedSnapshot, epoch: int) -> int:
+        sealed, encoded = prepared.sealed, prepared.encoded
+        return await self.writer.create(
+            encoded.metadata, _each(encoded.segments), sealed.first, sealed.last, epoch=epoch
+        )
 
     # -- merge -------------------------------------------------------------------------------------------------------
 
@@ -298,7 +307,9 @@ class EffectRunner:
                     self._note_lost(lost.bucket_id, lost, is_missing=lost.is_missing)
 
     async def _merge_and_report(self, effect: MergeSnapshots, begun_ms: float) -> bool:
-        merge = SnapshotMerge(effect, self._access, self._read_entries, metadata_bytes_max=self._metadata_bytes_max)
+        largest = self._access.entry_bytes_max
+        metadata_bytes_max = self._metadata_bytes_max if largest is None else min(self._metadata_bytes_max, largest)
+        merge = SnapshotMerge(effect, self._access, self._read_entries, metadata_bytes_max=metadata_bytes_max)
 
         source_ids = tuple(source.bucket_id for source in effect.sources)
 
@@ -309,6 +320,8 @@ class EffectRunner:
         try:
             plan = await merge.plan()
             bucket_id = await self.writer.attempt(create)
+        except SnapshotTooLarge as error:
+            raise MergeTooLarge(error.message) from error
         except StorageError as error:
             self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
             return False
@@ -356,6 +369,7 @@ class EffectRunner:
             indexes = await self._read(effect)
             settled = True
             self._counters.segment_loads += 1
+            self._access.load_succeeded(begun_ms)
             self._succeeded("load", begun_ms, effect.bucket_id)
             self._access.failures.succeeded(self._key, LOAD_FAILED)
             self._note_forgotten(known=self._results.apply(SegmentsLoaded(effect.effect_id, indexes)))

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 import structlog
 
 from delayed_tracker.core.core import TrackerCore
-from delayed_tracker.core.engine.effect_results import EffectResult, SnapshotStored
+from delayed_tracker.core.engine.effect_results import EffectResult, PiecesStored, SnapshotStored
 from delayed_tracker.core.engine.effects import DeleteSnapshots, MergeSnapshots
 from delayed_tracker.core.inspect.numbers import EVENTS, NOTHING_COUNTED
 from delayed_tracker.core.inspect.resting import RestingTracker
@@ -400,7 +400,7 @@ class TrackerGate:
             core = self._core
             assert core is not None
             known = core.apply(result, self.begin_step())
-            if self.log is not None and self.log.log_bytes and isinstance(result, SnapshotStored):
+            if self.log is not None and self.log.log_bytes and isinstance(result, SnapshotStored | PiecesStored):
                 self._shared.log_may_shrink(self.key, self.log.log_bytes)
             if self.state is HostState.READY:
                 self._settle(core)
