@@ -238,7 +238,13 @@ def _buckets(made: builders.Dashboard) -> None:
             "short",
             *(
                 Query(total(f"delayed_tracker_{name}_total"), name.replace("_", " "))
-                for name in ("results_forgotten", "orphans_swept", "orphans_left", "checkpoints_failed", "snapshots_split")
+                for name in (
+                    "results_forgotten",
+                    "orphans_swept",
+                    "orphans_left",
+                    "checkpoints_failed",
+                    "snapshots_split",
+                )
             ),
         ),
     )

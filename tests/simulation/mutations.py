@@ -209,8 +209,8 @@ MUTATIONS = (
     Mutation(
         "read the catalogue before the older owner is fenced",
         f"{SERVICE}/storage/recovery.py",
-        "        return await self._attempt(lambda: self._storage.list(*self._key)), extent\n",
-        "        return state, extent\n",
+        "            fenced = await self._attempt(lambda: self._storage.list(*self._key))\n",
+        "            fenced = state\n",
     ),
     Mutation(
         "forget the records of a commit that failed",

@@ -12,14 +12,17 @@ from delayed_tracker.service.clock import pause
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.load_lead import LEAD_MS_MAX, LoadLead
 from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.objects.storage import ObjectStorage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
+from delayed_tracker.storage.testing.memory_objects import MemoryObjects
+from delayed_tracker.storage.testing.shared_faults import FaultyObjects, SharedFaults
 from tests.service.harness.shell import KEY, ControlledStorage, Gate, elapse, make_registry, settle
 
 REQUEST_MS = 50
 BUCKETS = 6
 BUCKET = 300
 SPREAD_MS = 20_000
-AHEAD_MS = 60_000
+AHEAD_MS = 30_000
 WARM_MS = 2_000
 LIMITS = TrackerLimits(
     strict=True,
@@ -75,7 +78,7 @@ async def _timed(clock, answer):
     """Let time pass until there is an answer."""
     waiting = asyncio.ensure_future(answer)
     while not waiting.done():
-        await elapse(clock, 10)
+        await elapse(clock, 200)
     return waiting.result()
 
 
@@ -135,6 +138,25 @@ async def test_effects_that_hang_leave_loads_their_operations(clock):
     gate.open()
     await clearing
     await registry.close()
+
+
+async def test_a_tracker_is_opened_with_one_read_of_its_catalogue(clock):
+    """Also with large summaries: what was read before the epoch was recorded is what the new owner goes on with."""
+    objects, faults = MemoryObjects(), SharedFaults()
+    for open_count in range(3):
+        registry = make_registry(ObjectStorage(FaultyObjects(objects, faults)), clock, limits=LIMITS)
+        await registry.start()
+        faults.counts.clear()
+        epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
+        assert faults.counts["read"] == 1
+        assert faults.counts["write"] == 1
+        host = registry.host(KEY)
+        assert host.stats().pending_count == open_count * BUCKET
+        due_ms = np.full(BUCKET, clock.now_ms() + AHEAD_MS)
+        host.add(epoch, IndexColumns(due_ms, np.full(BUCKET, open_count), 100 * np.arange(BUCKET)))
+        host.seal(epoch)
+        await settle()
+        await registry.close()
 
 
 def test_the_lead_follows_what_loads_take():

@@ -95,7 +95,7 @@ class BookKeeperStorage(SharedStorage):
     @property
     def entry_bytes_max(self) -> int | None:
         """Largest entry that fits into a bookie's frame; None while the storage is closed."""
-        return None if self._ledgers is None else self._ledgers.entry_bytes_max
+        return None if self._catalogue is None or self._ledgers is None else self._ledgers.entry_bytes_max
 
     async def close(self) -> None:
         """Finish the accepted operations and end the connections."""

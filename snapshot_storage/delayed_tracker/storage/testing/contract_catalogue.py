@@ -123,6 +123,17 @@ async def an_epoch_belongs_to_one_writer(factory: StorageFactory) -> None:
         require_equal(await store.list("topic", "cursor"), CatalogueState(4), "catalogue")
 
 
+async def a_claim_is_answered_with_the_catalogue(factory: StorageFactory) -> None:
+    """What a call that records an epoch alone returns, if anything, is the catalogue then: a recovery goes on with it."""
+    async with started(factory, "claim") as store:
+        entries = [replace(entry_of(bucket_id), summary=bytes(400 * bucket_id)) for bucket_id in (1, 2, 3)]
+        await store.replace("topic", "cursor", remove=[], add=entries, epoch=1, writer="one")
+        await store.list("topic", "cursor")
+        claimed = await store.replace("topic", "cursor", remove=[], add=[], epoch=2, writer="two")
+        if claimed is not None:
+            require_equal(claimed, await store.list("topic", "cursor"), "answer of a claim")
+
+
 async def a_mark_delete_position_stays_on_record(factory: StorageFactory) -> None:
     """A mark-delete position is kept without entries, until another one is written or the tracker is forgotten."""
     async with started(factory, "mark-delete") as store:
@@ -288,6 +299,7 @@ CATALOGUE_CHECKS: Final[tuple[Check, ...]] = (
     a_seal_number_belongs_to_its_entry,
     an_older_epoch_is_fenced,
     an_epoch_belongs_to_one_writer,
+    a_claim_is_answered_with_the_catalogue,
     a_mark_delete_position_stays_on_record,
     a_log_mark_stays_on_record,
     concurrent_replaces_all_count,

@@ -5,12 +5,22 @@ from collections import defaultdict
 
 import pytest
 
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
+from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.protocol import entry_bytes_max
 from delayed_tracker.storage.testing.contract import CONTRACT_CHECKS
 from delayed_tracker.storage.testing.contract_shared import SHARED_CHECKS
+from delayed_tracker.storage.testing.faulty import FaultPlan
+from delayed_tracker.storage.testing.faulty import FaultyStorage as Faulty
 from delayed_tracker.storage.testing.shared_faults import SharedFaults
 from tests.snapshot_storage.shared.bookkeeper.faulty_storage import FaultyStorage
-from tests.snapshot_storage.shared.bookkeeper.memory_cluster import MemoryBookKeeper, MemoryCluster
+from tests.snapshot_storage.shared.bookkeeper.memory_cluster import (
+    PAYLOAD_BYTES_MAX,
+    MemoryBookKeeper,
+    MemoryCluster,
+)
 
 URL = BookKeeperUrl.parse("zk://zk:2181/ledgers")
 LARGE_FROM_BYTES = 300
@@ -46,3 +56,15 @@ async def test_backend_keeps_the_contract(factory, check):
 async def test_backend_keeps_the_shared_contract(factory, check):
     """Each check of shared storages passes."""
     await check(factory)
+
+
+async def test_the_largest_entry_is_said_through_wrappers(factory):
+    """Who measures a storage, or puts faults before it, passes on what bookies take; without a maximum there is none."""
+    inner = factory("limits", SharedFaults())
+    wrapped = MeasuredStorage(Faulty(inner, FaultPlan()), "bookkeeper", ManualClock())
+    assert entry_bytes_max(wrapped) is None
+    await wrapped.start()
+    assert entry_bytes_max(wrapped) == PAYLOAD_BYTES_MAX
+    await wrapped.close()
+    assert entry_bytes_max(wrapped) is None
+    assert entry_bytes_max(MeasuredStorage(MemoryStorage(), "memory", ManualClock())) is None
