@@ -33,7 +33,7 @@ SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is offered."""
+    """Rate, duration and delay of the messages that are offered."""
 
     per_s: int
     """Indexes a second."""

@@ -124,7 +124,7 @@ async def an_epoch_belongs_to_one_writer(factory: StorageFactory) -> None:
 
 
 async def a_claim_is_answered_with_the_catalogue(factory: StorageFactory) -> None:
-    """What a call that records an epoch alone returns, if anything, is the catalogue then: a recovery goes on with it."""
+    """A call that records an epoch alone returns nothing, or the catalogue as it is then: a recovery goes on with it."""
     async with started(factory, "claim") as store:
         entries = [replace(entry_of(bucket_id), summary=bytes(400 * bucket_id)) for bucket_id in (1, 2, 3)]
         await store.replace("topic", "cursor", remove=[], add=entries, epoch=1, writer="one")

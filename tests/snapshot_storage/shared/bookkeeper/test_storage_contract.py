@@ -59,7 +59,7 @@ async def test_backend_keeps_the_shared_contract(factory, check):
 
 
 async def test_the_largest_entry_is_said_through_wrappers(factory):
-    """Who measures a storage, or puts faults before it, passes on what bookies take; without a maximum there is none."""
+    """Wrappers that measure, or plan faults, pass on the maximum of the bookies, and none if there is none."""
     inner = factory("limits", SharedFaults())
     wrapped = MeasuredStorage(Faulty(inner, FaultPlan()), "bookkeeper", ManualClock())
     assert entry_bytes_max(wrapped) is None

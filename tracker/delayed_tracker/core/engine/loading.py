@@ -29,7 +29,7 @@ class _Allowed(NamedTuple):
 
     rows_max: int
     ahead_ms: int
-    """How far away their deadlines may be."""
+    """Largest distance of their first deadline."""
 
 
 class SegmentLoads:
