@@ -14,6 +14,8 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self.port = 0
         """Port that clients connect to."""
+        self.connection_count = 0
+        """Number of connections that clients have made so far, without those that were turned away."""
         self.chunks_sent = 0
         """Number of chunks that clients have sent so far."""
         self._server_port = port
@@ -65,6 +67,7 @@ class Proxy:
         if self._away:
             writer.transport.abort()
             return
+        self.connection_count += 1
         writers, directions = [writer], []
         try:
             upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", self._server_port)

@@ -1,7 +1,10 @@
-"""Makes the BookKeeper client of a URL, and ledgers as it says, for storage and add log."""
+"""Makes the BookKeeper client of a URL, which storage and add log share, and ledgers as the URL says."""
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.metadata.zookeeper import Create
@@ -9,8 +12,8 @@ from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 
-Connect: TypeAlias = Callable[[BookKeeperUrl], BookKeeper]
-"""Returns a client that is not started."""
+Connect: TypeAlias = Callable[[BookKeeperUrl], AbstractAsyncContextManager[BookKeeper]]
+"""Returns what starts a client, and closes it."""
 
 
 def client_of(url: BookKeeperUrl) -> BookKeeper:
@@ -25,6 +28,48 @@ def client_of(url: BookKeeperUrl) -> BookKeeper:
         settings=ClientSettings(tls=url.bookie_tls()),
         zookeeper_tls=url.zookeeper_tls(),
     )
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A client with several users."""
+
+    client: BookKeeper | None = None
+    """None until it is started."""
+    user_count: int = 0
+    """Users that have it, or wait for its start."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+_SHARED: Final[dict[tuple[object, ...], _Shared]] = {}
+"""Clients in use, by event loop and cluster."""
+
+
+@asynccontextmanager
+async def shared_client_of(url: BookKeeperUrl) -> AsyncIterator[BookKeeper]:
+    """Give the client that all users of a cluster in this event loop have: the first starts it, the last closes it.
+
+    Storage and add log have one session with ZooKeeper and one connection to each bookie this way.
+
+    Raises:
+        InvalidInput: the URL's TLS files cannot be used.
+        ZooKeeperUnavailable, LedgerMetadataInvalid: it cannot be started.
+    """
+    key = (asyncio.get_running_loop(), *url.cluster)
+    shared = _SHARED.setdefault(key, _Shared())
+    shared.user_count += 1
+    try:
+        async with shared.turn:
+            if shared.client is None:
+                shared.client = await client_of(url).__aenter__()
+        yield shared.client
+    finally:
+        shared.user_count -= 1
+        if not shared.user_count:
+            # Whoever comes from now on gets another one.
+            del _SHARED[key]
+            if shared.client is not None:
+                await shared.client.__aexit__(None, None, None)
 
 
 async def create_ledger(

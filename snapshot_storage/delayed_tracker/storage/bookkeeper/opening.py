@@ -1,5 +1,6 @@
-"""Factories of storage and add log over BookKeeper, for their URLs."""
+"""Factories of storage and add log over BookKeeper, for their URLs. Those of one cluster share a client."""
 
+from delayed_tracker.storage.bookkeeper.connecting import shared_client_of
 from delayed_tracker.storage.bookkeeper.log.add_log import BookKeeperAddLog
 from delayed_tracker.storage.bookkeeper.storage import BookKeeperStorage
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
@@ -11,7 +12,7 @@ def open_bookkeeper(rest: str) -> BookKeeperStorage:
     Raises:
         InvalidInput: the URL is none, or its TLS files cannot be used.
     """
-    return BookKeeperStorage(BookKeeperUrl.parse(rest))
+    return BookKeeperStorage(BookKeeperUrl.parse(rest), connect=shared_client_of)
 
 
 def open_bookkeeper_log(rest: str) -> BookKeeperAddLog:
@@ -20,4 +21,4 @@ def open_bookkeeper_log(rest: str) -> BookKeeperAddLog:
     Raises:
         InvalidInput: the URL is none, or its TLS files cannot be used.
     """
-    return BookKeeperAddLog(BookKeeperUrl.parse(rest))
+    return BookKeeperAddLog(BookKeeperUrl.parse(rest), connect=shared_client_of)

@@ -92,6 +92,12 @@ class BookKeeperUrl:
             _one_of(text, "tlsHostnameVerification", given.get("tlsHostnameVerification", "true"), _BOOLEANS),
         )
 
+    @property
+    def cluster(self) -> tuple[str | bool | None, ...]:
+        """All that a client connects by: URLs in which it is equal can share one."""
+        files = (self.tls_ca, self.tls_certificate, self.tls_key)
+        return (self.zookeeper, self.ledgers, self.tls, *files, self.tls_check_hostname)
+
     def zookeeper_tls(self) -> ZooKeeperTls | None:
         """Return the files for TLS to ZooKeeper; None if that is in the clear."""
         if self.tls not in ("zookeeper", "all") or self.tls_ca is None:
