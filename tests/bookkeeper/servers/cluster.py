@@ -77,6 +77,13 @@ class ZooKeeperServer:
             client.stop()
             client.close()
 
+    def expire(self, session: object) -> None:
+        """End the session of a client that is away, as if its time were over: id and password as kazoo has them."""
+        client = KazooClient(self.address, client_id=session)
+        client.start(START_TIMEOUT_S)
+        client.stop()
+        client.close()
+
     def start(self) -> None:
         """Start the server, and wait until it answers.
 

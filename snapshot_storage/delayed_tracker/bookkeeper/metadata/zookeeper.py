@@ -34,6 +34,9 @@ REQUEST_BYTES_MAX: Final = 900 * 1024
 """ZooKeeper drops the connection at requests above 1 MiB (``jute.maxbuffer``), which looks like an outage."""
 _REQUESTS_MAX: Final = 256
 """Requests in flight; more wait, within their time-out."""
+_RECONNECTING: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
+"""Pauses in seconds between attempts to connect. kazoo's own grow to an hour, so that it would be away as long again as the
+server was, and its session would be over."""
 _OPERATION_BYTES: Final = 100
 """Bound of what a request has besides path and value."""
 _REFUSALS: Final = {
@@ -131,9 +134,16 @@ class ZooKeeperClient:
         self.hosts = hosts
         self._timeout_s = timeout_s
         secure = {} if tls is None else _tls_arguments(tls)
-        self._client: Any = KazooClient(hosts, timeout=session_s, logger=_quiet_logger(), **secure)
+        self._client: Any = KazooClient(
+            hosts, timeout=session_s, connection_retry=dict(_RECONNECTING), logger=_quiet_logger(), **secure
+        )
         self._turns = asyncio.Semaphore(_REQUESTS_MAX)
         self._up = asyncio.Event()
+        self.session_count = 0
+        """Sessions so far. A session ends when the servers have not heard of this client for ``session_s``, and with it its
+        ephemeral nodes; the next one begins by itself."""
+        self._session: object = None
+        self._renewed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -180,6 +190,12 @@ class ZooKeeperClient:
                 "/",
                 f"ZooKeeper at {self.hosts} does not answer within {self._timeout_s:g} s; start it or correct the address",
             ) from error
+
+    async def until_session(self, after: int) -> int:
+        """Wait until there were more sessions than that, and return their number."""
+        while self.session_count <= after:
+            await self._renewed.wait()
+        return self.session_count
 
     async def close(self) -> None:
         """End the session, and with it its ephemeral nodes; without an answer they stay until it expires."""
@@ -320,6 +336,12 @@ class ZooKeeperClient:
 
     def _note(self, state: str) -> None:
         if state == KazooState.CONNECTED:
+            session = self._client.client_id  # None if the connection broke meanwhile
+            if session not in (None, self._session):
+                self._session = session
+                self.session_count += 1
+                renewed, self._renewed = self._renewed, asyncio.Event()
+                renewed.set()
             self._up.set()
         else:
             self._up.clear()

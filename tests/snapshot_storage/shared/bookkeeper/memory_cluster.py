@@ -88,7 +88,7 @@ class MemoryCluster:
         self.nodes = nodes
 
     def end_session(self, session: object) -> None:
-        """Drop the ephemeral nodes of a client."""
+        """Drop the ephemeral nodes of a session."""
         self.nodes = {path: node for path, node in self.nodes.items() if node.session is not session}
 
 
@@ -101,7 +101,7 @@ class MemoryZooKeeper:
 
     async def _change(self, *operations: Operation) -> None:
         async with self._client.reached("zookeeper"):
-            self._cluster.apply(operations, self._client)
+            self._cluster.apply(operations, self._client.session)
 
     async def get(self, path: str) -> Node | None:
         async with self._client.reached("zookeeper"):
@@ -128,11 +128,11 @@ class MemoryZooKeeper:
             parent = "/" + "/".join(names[:count])
             async with self._client.reached("zookeeper"):
                 if parent not in self._cluster.nodes:
-                    self._cluster.apply([Create(parent)], self._client)
+                    self._cluster.apply([Create(parent)], self._client.session)
 
     async def set(self, path: str, value: bytes, version: int = ANY_VERSION) -> int:
         async with self._client.reached("zookeeper"):
-            self._cluster.apply([SetValue(path, value, version)], self._client)
+            self._cluster.apply([SetValue(path, value, version)], self._client.session)
             return self._cluster.nodes[path].version
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
@@ -144,6 +144,15 @@ class MemoryZooKeeper:
 
     async def multi(self, operations: Sequence[Operation]) -> None:
         await self._change(*operations)
+
+    @property
+    def session_count(self) -> int:
+        return self._client.session_count
+
+    async def until_session(self, after: int) -> int:
+        while self.session_count <= after:
+            await self._client.renewed.wait()
+        return self.session_count
 
 
 class MemoryBookKeeper:
@@ -162,6 +171,17 @@ class MemoryBookKeeper:
         self.cut_off = False
         self.payload_bytes_max = PAYLOAD_BYTES_MAX
         self.zookeeper = MemoryZooKeeper(self)
+        self.session = object()
+        self.session_count = 1
+        self.renewed = asyncio.Event()
+
+    def expire(self) -> None:
+        """End the session, and begin another one."""
+        self.cluster.end_session(self.session)
+        self.session = object()
+        self.session_count += 1
+        renewed, self.renewed = self.renewed, asyncio.Event()
+        renewed.set()
 
     def reached(self, server: str) -> "_Reached":
         return _Reached(self, server)
@@ -170,7 +190,7 @@ class MemoryBookKeeper:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        self.cluster.end_session(self)
+        self.cluster.end_session(self.session)
 
     async def create(
         self,
@@ -185,7 +205,7 @@ class MemoryBookKeeper:
         async with self.reached("zookeeper"):
             self.cluster.last_id += 1
             ledger_id = self.cluster.last_id
-            self.cluster.apply(also(ledger_id), self)
+            self.cluster.apply(also(ledger_id), self.session)
             bookies = tuple(f"bookie{number}:3181" for number in range(ensemble))
             metadata = LedgerMetadata(
                 ledger_id, 3, LedgerState.OPEN, -1, 0, ensemble, write_quorum, ack_quorum, digest, b"", ((0, bookies),),
@@ -213,7 +233,7 @@ class MemoryBookKeeper:
     async def delete(self, ledger_id: int, *, require: Mapping[str, bytes], also: Sequence[Operation] = ()) -> None:
         async with self.reached("zookeeper"):
             self._require(ledger_id, require)
-            self.cluster.apply(also, self)
+            self.cluster.apply(also, self.session)
             del self.cluster.ledgers[ledger_id]
 
     def _require(self, ledger_id: int, custom: Mapping[str, bytes]) -> _StoredLedger:
@@ -299,7 +319,7 @@ class MemoryWriter:
         async with self._client.reached("zookeeper"):
             if self._ledger.metadata.closed:
                 raise LedgerFenced(f"ledger {self.ledger_id} was closed by another client")
-            self._client.cluster.apply(also, self._client)
+            self._client.cluster.apply(also, self._client.session)
             close(self._ledger)
 
     async def abandon(self) -> None:

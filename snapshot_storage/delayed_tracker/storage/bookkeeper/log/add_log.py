@@ -4,6 +4,7 @@ Whoever takes a tracker over fences the ledgers of its former owner, and copies 
 the log of one instance has all records of a tracker at any time.
 """
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -11,6 +12,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
+from delayed_tracker.bookkeeper.client import BookKeeper
+from delayed_tracker.bookkeeper.errors import BookKeeperError
 from delayed_tracker.storage.add_log import (
     LogAppend,
     LogExtent,
@@ -28,7 +31,7 @@ from delayed_tracker.storage.bookkeeper.log.content import LogContent, TrackerCo
 from delayed_tracker.storage.bookkeeper.log.entries import Cut, Defined, Item, Piece, Records
 from delayed_tracker.storage.bookkeeper.log.ledgers import LogLedgers
 from delayed_tracker.storage.bookkeeper.log.own_log import ROLL_BYTES, OwnLog
-from delayed_tracker.storage.bookkeeper.log.owners import Owner, OwnerChanged, Owners
+from delayed_tracker.storage.bookkeeper.log.owners import Buried, Owner, OwnerChanged, Owners
 from delayed_tracker.storage.bookkeeper.log.sources import Sources
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 from delayed_tracker.storage.errors import SnapshotConflict, StorageInUse, StorageUnavailable
@@ -36,6 +39,8 @@ from delayed_tracker.storage.protocol import require_epoch
 
 ATTEMPTS_MAX: Final = 8
 """Times that a tracker's node is changed, while other processes change it, too."""
+ANNOUNCE_AGAIN_S: Final = 0.5
+"""Pause after an announcement of this instance that failed."""
 COPY_BYTES: Final = 4 * 1024 * 1024
 """Bytes of records that are copied by one commit when a tracker moves."""
 
@@ -63,6 +68,8 @@ class BookKeeperAddLog:
         self._chance = chance or random.SystemRandom()
         self._connect = connect
         self._opened: _Opened | None = None
+        self._parts = AsyncExitStack()
+        self._announcing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Connect to ZooKeeper, and register a new instance. The ledgers of earlier ones are read when needed."""
@@ -71,15 +78,49 @@ class BookKeeperAddLog:
         async with AsyncExitStack() as parts:
             with unavailable():
                 client = await parts.enter_async_context(self._connect(self._url))
-                owners = Owners(client.zookeeper, self._url.root, f"{self._chance.getrandbits(64):016x}")
-                await owners.register()
-            self._opened = _Opened(parts.pop_all(), owners, LogLedgers(client, self._url), self._roll_bytes)
+                session = client.zookeeper.session_count
+                opened = await self._register(client)
+            self._parts = parts.pop_all()
+        self._opened = opened
+        self._announcing = asyncio.create_task(self._keep_announcing(client, session))
+
+    async def _register(self, client: BookKeeper) -> "_Opened":
+        owners = Owners(client.zookeeper, self._url.root, f"{self._chance.getrandbits(64):016x}")
+        await owners.register()
+        return _Opened(owners, LogLedgers(client, self._url), self._roll_bytes)
+
+    async def _keep_announcing(self, client: BookKeeper, session: int) -> None:
+        """Say in each new session that this instance is alive; the end of the last one has said that it is dead."""
+        while True:
+            session = await client.zookeeper.until_session(session)
+            while not await self._announced(client):  # noqa: ASYNC110  # ZooKeeper does not say when to try again
+                await asyncio.sleep(ANNOUNCE_AGAIN_S)
+
+    async def _announced(self, client: BookKeeper) -> bool:
+        """Announce this instance, or begin another one if it was buried; return True if that was done."""
+        opened = self._require_opened()
+        try:
+            try:
+                await opened.owners.announce()
+            except Buried:
+                self._opened = await self._register(client)
+                await opened.sweep()
+        except BookKeeperError:
+            return False
+        return True
 
     async def close(self) -> None:
         """Finish the accepted operations, close the ledger, and end the instance."""
-        opened, self._opened = self._opened, None
+        if self._announcing is not None:
+            self._announcing.cancel()
+            await asyncio.wait([self._announcing])
+        opened, self._opened, self._announcing = self._opened, None, None
         if opened is not None:
-            await opened.close()
+            try:
+                with unavailable():
+                    await opened.close()
+            finally:
+                await self._parts.aclose()
 
     async def append(self, parts: Sequence[LogAppend], *, writer: str) -> list[tuple[str, str]]:
         """Append the parts whose trackers are not fenced in one commit, and return the others."""
@@ -128,21 +169,20 @@ class BookKeeperAddLog:
 class _Opened:
     """A log from start to close."""
 
-    def __init__(self, parts: AsyncExitStack, owners: Owners, ledgers: LogLedgers, roll_bytes: int) -> None:
+    def __init__(self, owners: Owners, ledgers: LogLedgers, roll_bytes: int) -> None:
         self.own = OwnLog(ledgers, owners, roll_bytes=roll_bytes)
-        self._parts = parts
-        self._owners = owners
+        self.owners = owners
         self._ledgers = ledgers
         self._sources = Sources(ledgers, owners)
 
     async def close(self) -> None:
-        try:
-            with unavailable():
-                async with self.own.turn:
-                    await self.own.end_current()
-                await self._owners.retire()
-        finally:
-            await self._parts.aclose()
+        async with self.own.turn:
+            await self.own.end_current()
+        await self.owners.retire()
+
+    async def sweep(self) -> None:
+        """Delete what is left of this instance, after it was buried."""
+        await self._sources.sweep(self.owners.instance)
 
     # -- owners ------------------------------------------------------------------------------------------------------
 
@@ -160,19 +200,19 @@ class _Opened:
             SnapshotConflict: it has a newer epoch, or this one by another writer.
         """
         for _ in range(ATTEMPTS_MAX):
-            before = await self._owners.owner_of(name)
+            before = await self.owners.owner_of(name)
             try:
                 if before is None:
-                    owner = await self._owners.claim(name, epoch, writer)
+                    owner = await self.owners.claim(name, epoch, writer)
                 else:
                     require_epoch(f"the log of {name[0]!r}, {name[1]!r}", before.epoch, before.writer, epoch, writer)
                     kept = writer or (before.writer if epoch == before.epoch else "")
-                    if before.instance == self._owners.instance and not before.moving:
+                    if before.instance == self.owners.instance and not before.moving:
                         owner = before
                         if (before.epoch, before.writer) != (epoch, kept):
-                            owner = await self._owners.renew(name, before, epoch, kept)
+                            owner = await self.owners.renew(name, before, epoch, kept)
                     else:
-                        owner = await self._move(name, await self._owners.begin_move(name, before, epoch, kept))
+                        owner = await self._move(name, await self.owners.begin_move(name, before, epoch, kept))
             except OwnerChanged:
                 continue
             self.own.owned[name] = owner
@@ -181,7 +221,7 @@ class _Opened:
 
     async def _move(self, name: TrackerName, moving: Owner) -> Owner:
         """Get the records of a tracker that is fenced by name, then become its owner. Raises OwnerChanged."""
-        if moving.instance == self._owners.instance:
+        if moving.instance == self.owners.instance:
             return await self._take_back(name, moving)
         content = await self._sources.fenced(moving.instance)
         found = content.trackers.get(name, TrackerContent())
@@ -189,7 +229,7 @@ class _Opened:
             self.own.arriving = name
             try:
                 await self._copy(name, content, found)
-                owner = await self._owners.end_move(name, moving)
+                owner = await self.owners.end_move(name, moving)
             finally:
                 self.own.arriving = None
         await self._sources.sweep(moving.instance)
@@ -199,13 +239,13 @@ class _Opened:
         """Take back a tracker that another instance has begun to take over: its records are in this log."""
         async with self.own.turn:
             await self.own.end_current()
-            content = await self._sources.fenced(self._owners.instance)
+            content = await self._sources.fenced(self.owners.instance)
             # Before the node says so: its reply may be lost, and until then nothing else would keep records and numbers.
             self.own.arriving = name
             try:
                 self.own.content.restore(name, content.trackers.get(name, TrackerContent()))
                 await self.own.write(partial(self.own.definitions, names=[name]))
-                return await self._owners.end_move(name, moving)
+                return await self.owners.end_move(name, moving)
             finally:
                 self.own.arriving = None
 
@@ -322,12 +362,12 @@ class _Opened:
         """Return the content that has a tracker: this instance's, or that of one that is dead."""
         if name in self.own.owned:
             return self.own.content
-        owner = await self._owners.owner_of(name)
+        owner = await self.owners.owner_of(name)
         if owner is None:
             return LogContent()
-        if owner.instance == self._owners.instance:
+        if owner.instance == self.owners.instance:
             return self.own.content
-        if await self._owners.is_alive(owner.instance):
+        if await self.owners.is_alive(owner.instance):
             raise StorageUnavailable(
                 f"the log of {name[0]!r}, {name[1]!r} is that of another process, which is alive; take the tracker over"
             )
@@ -359,8 +399,8 @@ class _Opened:
         for topic, cursor, _ in cuts:
             name = (topic, cursor)
             if name not in self.own.owned:
-                owner = await self._owners.owner_of(name)
-                if owner is not None and not await self._owners.is_alive(owner.instance):
+                owner = await self.owners.owner_of(name)
+                if owner is not None and not await self.owners.is_alive(owner.instance):
                     with contextlib.suppress(SnapshotConflict):  # another process was faster: it is not ours to cut
                         await self._own(name, owner.epoch, owner.writer)
         async with self.own.turn:
@@ -384,12 +424,12 @@ class _Opened:
             for name, tracker in self.own.content.trackers.items()
             if tracker.record_bytes and name in self.own.owned
         }
-        for instance in await self._owners.instances():
-            if instance == self._owners.instance or await self._owners.is_alive(instance):
+        for instance in await self.owners.instances():
+            if instance == self.owners.instance or await self.owners.is_alive(instance):
                 continue
             content = await self._sources.fenced(instance)
             for name, tracker in content.trackers.items():
-                owner = await self._owners.owner_of(name) if tracker.record_bytes and name not in found else None
+                owner = await self.owners.owner_of(name) if tracker.record_bytes and name not in found else None
                 if owner is not None and owner.instance == instance:
                     found[name] = LogExtent(*name, owner.epoch, tracker.last_number, tracker.record_bytes)
         return [found[name] for name in sorted(found)]

@@ -4,7 +4,7 @@
 
     ROOT/log/t/HH/NAME                  epoch, writer, the instance whose ledgers have the records, whether they move
     ROOT/log/i/INSTANCE                 an instance: one start of one process
-    ROOT/log/i/INSTANCE/alive           ephemeral
+    ROOT/log/i/INSTANCE/alive           ephemeral: missing if the instance is dead, or has not been heard of for 10 s
     ROOT/log/i/INSTANCE/l/LEDGER        a ledger of its log, created in one step with the ledger
     ROOT/log/i/INSTANCE/t/NAME          a tracker whose records are there
     ROOT/log/i/INSTANCE/r/NAME          a tracker that another instance is taking over: its records are needed until then
@@ -12,14 +12,26 @@
 An instance that takes a tracker over first changes these nodes, then lists the ledgers of the former owner and fences
 them. An owner that begins a new ledger first registers it, then reads which trackers it still has. Whichever comes first,
 no record of the former owner is acknowledged behind the new one's back.
+
+An instance whose session has expired may still be alive, and says so in its next session. It is buried before its ledgers
+are deleted: in one step it is seen to be dead and to have no trackers, and loses the nodes without which it cannot have any.
 """
 
+import contextlib
 import json
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from delayed_tracker.bookkeeper.metadata.errors import NodeChanged, NodeExists, NodeMissing, NodeNotEmpty
-from delayed_tracker.bookkeeper.metadata.zookeeper import Create, Delete, Operation, SetValue, ZooKeeperClient
+from delayed_tracker.bookkeeper.metadata.zookeeper import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    SetValue,
+    ZooKeeperClient,
+)
 from delayed_tracker.storage.bookkeeper.log.content import TrackerName
 from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.storage.shared.names import tracker_path
@@ -29,6 +41,10 @@ LEDGERS, TRACKERS, LEAVING = "l", "t", "r"
 
 class OwnerChanged(Exception):
     """Another process changed a tracker's node meanwhile; read it again."""
+
+
+class Buried(Exception):
+    """Another process took this instance for dead, and deletes its ledgers, in which nothing is needed. Begin another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +94,30 @@ class Owners:
         self.instance: Final = instance
 
     async def register(self) -> None:
-        """Create the nodes of this instance, which lives as long as the session."""
+        """Create the nodes of this instance, which lives as long as it says so in each session."""
         await self._zookeeper.ensure(f"{self._root}/t")
-        await self._zookeeper.ensure(f"{self._root}/i/{self.instance}")
-        for name in (LEDGERS, TRACKERS, LEAVING):
-            await self._zookeeper.ensure(self._path(self.instance, name))
-        await self._zookeeper.create(self._path(self.instance, "alive"), ephemeral=True)
+        await self._zookeeper.ensure(f"{self._root}/i")
+        paths = (self._path(self.instance, *names) for names in ((), (LEDGERS,), (TRACKERS,), (LEAVING,)))
+        await self._zookeeper.multi([*map(Create, paths), self._alive()])
+
+    async def announce(self) -> None:
+        """Say in a new session that this instance lives. Raises Buried."""
+        alive = self._alive()
+        not_buried = Check(self._path(self.instance, TRACKERS), ANY_VERSION)
+        while True:
+            try:
+                await self._zookeeper.multi([not_buried, alive])
+            except NodeMissing as error:
+                raise Buried(error.message) from error
+            except NodeExists:
+                # Of an announcement whose answer was lost, or of the last session, with which it may yet end.
+                with contextlib.suppress(NodeMissing):
+                    await self._zookeeper.delete(alive.path)
+            else:
+                return
+
+    def _alive(self) -> Create:
+        return Create(self._path(self.instance, "alive"), ephemeral=True)
 
     def ledger_node(self, ledger_id: int, instance: str | None = None) -> str:
         """Return the node of a ledger, of this instance if none is named."""
@@ -162,11 +196,23 @@ class Owners:
             raise OwnerChanged(error.message) from error
         return replace(owner, version=owner.version + 1)
 
-    async def forget(self, instance: str) -> None:
-        """Delete the nodes of an instance that has no ledgers and no trackers any more, if that is so."""
+    async def bury(self, instance: str) -> bool:
+        """Keep an instance from ever having trackers again, if it is dead and has none; return True if that is so."""
+        alive = self._path(instance, "alive")
+        nodes = (self._path(instance, name) for name in (TRACKERS, LEAVING))
         try:
-            for name in (LEDGERS, TRACKERS, LEAVING):
-                await self._zookeeper.delete(self._path(instance, name))
+            # The first two refuse an instance that is alive.
+            await self._zookeeper.multi([Create(alive), Delete(alive), *map(Delete, nodes)])
+        except (NodeExists, NodeNotEmpty):
+            return False
+        except NodeMissing:
+            return True  # by an earlier call
+        return True
+
+    async def forget(self, instance: str) -> None:
+        """Delete the nodes of an instance that was buried, if it has no ledgers any more."""
+        try:
+            await self._zookeeper.delete(self._path(instance, LEDGERS))
             await self._zookeeper.delete(self._path(instance))
         except (NodeMissing, NodeNotEmpty):
             return

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from delayed_tracker.storage.bookkeeper.log.content import LogContent
 from delayed_tracker.storage.bookkeeper.log.ledgers import LogLedgers
-from delayed_tracker.storage.bookkeeper.log.owners import LEAVING, TRACKERS, Owners
+from delayed_tracker.storage.bookkeeper.log.owners import Owners
 
 
 @dataclass(slots=True)
@@ -57,12 +57,9 @@ class Sources:
                 source.in_part = False
 
     async def sweep(self, instance: str) -> None:
-        """Delete an instance that has no trackers any more, unless it is alive."""
-        if await self._owners.is_alive(instance):
+        """Delete an instance that is dead and has no trackers any more; others stay."""
+        if not await self._owners.bury(instance):
             return
-        for kind in (TRACKERS, LEAVING):
-            if await self._owners.names(instance, kind):
-                return
         for ledger_id in await self._owners.ledgers(instance):
             await self._ledgers.delete(ledger_id, self._owners.ledger_node(ledger_id, instance))
         await self._owners.forget(instance)
