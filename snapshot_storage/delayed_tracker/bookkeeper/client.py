@@ -258,7 +258,7 @@ class BookKeeper:
         return self._settings.frame_bytes_max - _FRAME_OVERHEAD_BYTES
 
     def stats(self) -> Mapping[str, BookieStats]:
-        """Return what each bookie was asked and answered so far, by its id."""
+        """Return what each bookie was asked and answered so far, by its id; of at most ``BOOKIES_MAX``, and all others."""
         return self._cluster().connections.stats()
 
     def _cluster(self) -> _Cluster:

@@ -10,6 +10,15 @@ LATENCY_BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
 """Upper ends of the steps in which latencies are counted, in seconds; one more step has all above."""
 
 
+BOOKIES_MAX: Final = 50
+"""Bookies with counts of their own. When another one comes, those without a connection are forgotten; if that is not
+enough, it is counted under ``OTHERS``."""
+OTHERS: Final = "others"
+OUTCOMES_MAX: Final = 24
+"""Outcomes of an operation that are told apart; a bookie may answer any number as status. Others are ``OTHER_OUTCOME``."""
+OTHER_OUTCOME: Final = "OTHER"
+
+
 @dataclass(frozen=True, slots=True)
 class OperationStats:
     """Counts of one kind of request to one bookie, since the client was made."""
@@ -36,6 +45,8 @@ class BookieStats:
     """By name of the operation: ``ADD_ENTRY``, ``READ_ENTRY``, ``WRITE_LAC``, ``READ_LAC``, ``START_TLS``."""
     connections: int
     """Attempts to connect."""
+    replacements: int
+    """Times that another bookie took its place in the ensemble of a ledger that was being written."""
     requests_in_flight: int
     """Requests without a reply now."""
     bytes_in_flight: int
@@ -56,12 +67,13 @@ class BookieCounters:
 
     def __init__(self) -> None:
         self.connections = 0
+        self.replacements = 0
         self._operations: dict[str, _Counts] = {}
 
     def answered(self, operation: str, status: str, sent_bytes: int, received_bytes: int, latency_s: float) -> None:
         """Count a request with a reply."""
         counts = self._counts(operation)
-        counts.outcomes[status] += 1
+        _add_outcome(counts.outcomes, status)
         counts.sent_bytes += sent_bytes
         counts.received_bytes += received_bytes
         counts.latency_s += latency_s
@@ -70,7 +82,7 @@ class BookieCounters:
     def failed(self, operation: str, reason: str, sent_bytes: int) -> None:
         """Count a request that an error ended."""
         counts = self._counts(operation)
-        counts.outcomes[reason] += 1
+        _add_outcome(counts.outcomes, reason)
         counts.sent_bytes += sent_bytes
 
     def read(self, bookie: str, requests_in_flight: int, bytes_in_flight: int) -> BookieStats:
@@ -85,10 +97,16 @@ class BookieCounters:
             )
             for name, counts in self._operations.items()
         }
-        return BookieStats(bookie, operations, self.connections, requests_in_flight, bytes_in_flight)
+        return BookieStats(bookie, operations, self.connections, self.replacements, requests_in_flight, bytes_in_flight)
 
     def _counts(self, operation: str) -> _Counts:
         counts = self._operations.get(operation)
         if counts is None:
             counts = self._operations[operation] = _Counts()
         return counts
+
+
+def _add_outcome(outcomes: Counter[str], outcome: str) -> None:
+    if outcome not in outcomes and len(outcomes) >= OUTCOMES_MAX:
+        outcome = OTHER_OUTCOME
+    outcomes[outcome] += 1

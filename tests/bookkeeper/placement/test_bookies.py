@@ -13,6 +13,7 @@ from delayed_tracker.bookkeeper.metadata.zookeeper import ZooKeeperClient
 from delayed_tracker.bookkeeper.placement.bookies import Bookies
 from delayed_tracker.bookkeeper.placement.connections import BookieConnections
 from delayed_tracker.bookkeeper.settings import ClientSettings
+from delayed_tracker.bookkeeper.stats import OTHERS, OUTCOMES_MAX, BookieCounters
 from delayed_tracker.bookkeeper.wire.connection import Endpoint
 from delayed_tracker.pulsar.v1.bookie_service_info_pb2 import BookieServiceInfo
 from tests.bookkeeper.servers.cluster import Cluster, ZooKeeperServer
@@ -201,3 +202,46 @@ async def test_each_bookie_has_one_connection_and_its_counts():
         await connections.close()
         with pytest.raises(ClientClosed):
             connections.of("b1")
+
+
+async def test_bookies_with_counts_of_their_own_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    """Those that are gone make room for new ones; bookies beyond the bound are counted together."""
+    monkeypatch.setattr("delayed_tracker.bookkeeper.placement.connections.BOOKIES_MAX", 3)
+    async with bookie_of(echo) as bookie:
+
+        async def endpoint_of(bookie_id: str) -> Endpoint:
+            if bookie_id.startswith("gone"):
+                raise BookieUnavailable(bookie_id, "not registered")
+            return Endpoint("127.0.0.1", bookie.port)
+
+        connections = BookieConnections(endpoint_of, ClientSettings())
+        for number in range(6):
+            with pytest.raises(BookieUnavailable, match="not registered"):
+                await connections.of(f"gone{number}").call(add_of())
+        assert connections.stats().keys() == {"gone3", "gone4", "gone5"}
+        for number in range(6):
+            await connections.of(f"b{number}").call(add_of())
+            connections.replaced(f"b{number}")
+        stats = connections.stats()
+        assert stats.keys() == {"b0", "b1", "b2", OTHERS}
+        assert [(each.connections, each.replacements) for each in stats.values()] == [(1, 1), (1, 1), (1, 1), (3, 3)]
+        assert stats[OTHERS].operations["ADD_ENTRY"].outcomes == {"OK": 3}
+        held = [connections.of("b4").call(add_of(7)), connections.of("b5").call(add_of(8))]
+        sending = asyncio.gather(*held)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert connections.stats()[OTHERS].requests_in_flight == 2
+        await sending
+        await connections.close()
+
+
+def test_outcomes_that_are_told_apart_are_bounded():
+    """A bookie that answers ever new numbers as status does not fill the memory."""
+    counters = BookieCounters()
+    for status in range(1_000):
+        counters.answered("ADD_ENTRY", str(status), 1, 0, 0.001)
+        counters.failed("ADD_ENTRY", "BOOKIE_TIMED_OUT", 1)
+    outcomes = counters.read("b1", 0, 0).operations["ADD_ENTRY"].outcomes
+    assert len(outcomes) == OUTCOMES_MAX + 1
+    assert outcomes["BOOKIE_TIMED_OUT"] == 1_000
+    assert sum(outcomes.values()) == 2_000

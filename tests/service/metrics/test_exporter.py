@@ -26,11 +26,11 @@ from delayed_tracker.service.instruments.tracker_families import INDEX_EVENTS, O
 from delayed_tracker.service.instruments.tracker_rows import COLUMNS
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.storage.errors import StorageUnavailable
-from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from delayed_tracker.storage.protocol import StorageSpace
 from tests.service.harness.shell import KEY, OTHER, TINY, bucketful, elapse, indexes, make_registry, settle
 from tests.service.metrics.scraping import assert_balanced, exposition, label_values, parsed, scraped, summed, types
+from tests.service.metrics.served_storage import ServedStorage
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 PROMETHEUS = (
@@ -202,7 +202,7 @@ async def test_the_catalogue_is_what_is_shown(storage, clock):
     registry = make_registry(storage, clock, limits=dataclasses.replace(TINY, max_num_buckets=1), add_log=add_log)
     await registry.start()
     await _merged(registry, clock)
-    storage = MeasuredStorage(MemoryStorage(), "memory", clock)
+    storage = MeasuredStorage(ServedStorage(), "memory", clock)
     storage.space.space = StorageSpace(used_bytes=1, free_bytes=2)
     declared = {family.name: family for family in FAMILIES}
     text = await exposition(registry, storage=storage, add_log=add_log, cluster="east")

@@ -50,15 +50,23 @@ class BookieConnection:
         find: returns where the bookie listens. It is called at each attempt to connect, and within its time; a
             BookKeeperError ends the attempt.
         settings: times, bounds and TLS.
+        counters: of the bookie; None makes new ones.
     """
 
-    def __init__(self, bookie: str, find: Callable[[], Awaitable[Endpoint]], settings: ClientSettings) -> None:
+    def __init__(
+        self,
+        bookie: str,
+        find: Callable[[], Awaitable[Endpoint]],
+        settings: ClientSettings,
+        *,
+        counters: BookieCounters | None = None,
+    ) -> None:
         self.in_flight = InFlight(settings.in_flight_requests_max, settings.in_flight_bytes_max)
         """Requests that wait for replies, and their bytes."""
         self._bookie = bookie
         self._find = find
         self._settings = settings
-        self._counters = BookieCounters()
+        self.counters = counters or BookieCounters()
         self._loop = asyncio.get_running_loop()
         self._channel: Channel | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -101,7 +109,15 @@ class BookieConnection:
 
     def stats(self) -> BookieStats:
         """Return what the bookie was asked and answered so far."""
-        return self._counters.read(self._bookie, self.in_flight.requests, self.in_flight.bytes)
+        return self.counters.read(self._bookie, self.in_flight.requests, self.in_flight.bytes)
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the last connection has ended, and nothing waits for the next one."""
+        channel, opening = self._channel, self._opening
+        if channel is None or channel.error is None or self.in_flight.requests:
+            return False
+        return channel.closed.done() and (opening is None or opening.done())
 
     async def close(self) -> None:
         """End the connection for good; requests without a reply fail with ClientClosed. Closing again does nothing."""
@@ -155,9 +171,9 @@ class BookieConnection:
             self.in_flight,
             settings.in_flight_requests_max,
             self._ended,
-            counters=self._counters,
+            counters=self.counters,
         )
-        self._counters.connections += 1
+        self.counters.connections += 1
         self._channel = channel
         self._opening = self._loop.create_task(self._open(channel))
         return channel

@@ -293,6 +293,9 @@ class EntryAdds:
                 raise
             # The others are enough; the next failure looks for new bookies again.
             ensemble = pending.ensemble
+        for before, now in zip(pending.ensemble, ensemble, strict=True):
+            if before != now:
+                self._connections.replaced(before)
         adds = {add.entry_id: add for add in self._adds}
         sends = pending.end_change(ensemble)
         self._answer()

@@ -24,6 +24,7 @@ from delayed_tracker.storage.protocol import (
     StoredSnapshot,
     require_entry_range,
 )
+from delayed_tracker.storage.reports import ClusterReport
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
 from delayed_tracker.storage.shared.document_store import DocumentStore
 from delayed_tracker.storage.shared.storage import SharedStorage
@@ -57,6 +58,7 @@ class BookKeeperStorage(SharedStorage):
         self._instance = self._chance.getrandbits(64)
         self._connect = connect
         self._parts = AsyncExitStack()
+        self._client: BookKeeper | None = None
         self._ledgers: TrackerLedgers | None = None
         self._listed: OrderedDict[int, Registration] = OrderedDict()
         self._deleted: OrderedDict[int, None] = OrderedDict()
@@ -70,6 +72,7 @@ class BookKeeperStorage(SharedStorage):
                 client = await parts.enter_async_context(self._connect(self._url))
                 await self._require_format(client)
             self._parts = parts.pop_all()
+        self._client = client
         documents, self._ledgers = self._stores(client)
         self._catalogue = SharedCatalogue(documents, LedgerBlobs(self._ledgers), chance=self._chance)
 
@@ -102,7 +105,16 @@ class BookKeeperStorage(SharedStorage):
         catalogue, self._catalogue = self._catalogue, None
         if catalogue is not None:
             await catalogue.finish()
+            self._client = None
             await self._parts.aclose()
+
+    def cluster_report(self) -> ClusterReport | None:
+        """Return the state of the client, which the add log has, too; None unless the storage is open."""
+        client = self._client
+        if client is None:
+            return None
+        zookeeper = client.zookeeper
+        return ClusterReport(client.stats(), zookeeper.hosts, zookeeper.connected, zookeeper.session_count)
 
     async def create_bucket_snapshot(
         self,

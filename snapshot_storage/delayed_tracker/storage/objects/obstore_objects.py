@@ -243,6 +243,7 @@ class ObstoreObjects:
             async for batch in obstore.list(store, prefix, chunk_size=_LISTED_AT_ONCE):
                 if found:
                     self.counts.add("list")
+                    self.counts.add_outcome("list", "ok")
                 found += (ListedObject(meta["path"], meta["size"]) for meta in batch)
                 if len(found) > LISTED_MAX:
                     raise StorageUnavailable(
@@ -273,24 +274,36 @@ class ObstoreObjects:
         """
         async with self._slots:
             store = self._opened()[0]
-            self.counts.add(operation, count, sent=sent)
+            counts, began_s, outcome = self.counts, asyncio.get_running_loop().time(), "failed"
+            counts.add(operation, count, sent=sent)
+            counts.in_flight += 1
             task = asyncio.ensure_future(work(store))
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
             try:
-                return await asyncio.shield(task)
+                answer = await asyncio.shield(task)
             except asyncio.CancelledError:
+                outcome = "cancelled"
                 if not changes:
                     task.cancel()
                 await asyncio.wait({task})
                 if not task.cancelled():
                     task.exception()  # the caller has another error, and asyncio complains of one that nobody has seen
                 raise
-            except answers:
+            except answers as error:
+                outcome = "not_found" if isinstance(error, FileNotFoundError) else "conflict"
                 raise
             except (BaseError, OSError, ValueError, NotImplementedError) as error:
-                self.counts.add_failure(operation)
+                counts.add_failure(operation)
                 raise self._unavailable(operation, key, error) from error
+            else:
+                outcome = "ok"
+                return answer
+            finally:
+                counts.in_flight -= 1
+                if count:  # a part that is not full is sent later
+                    counts.add_outcome(operation, outcome, count)
+                    counts.add_time(operation, asyncio.get_running_loop().time() - began_s)
 
     def _opened(self) -> tuple[ObjectStore, ObjectStore]:
         if self._stores is None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
+from delayed_tracker.service.exposition.server_samples import server_lines
 from delayed_tracker.service.exposition.tracker_samples import OF_ALL, OF_TRACKERS, sample
 from delayed_tracker.service.instruments import service_families, tracker_families
 from delayed_tracker.service.instruments.bucket_operations import COUNTERS
@@ -183,6 +184,8 @@ class ServiceMetrics:
         yield service_families.STORAGE_CALLS, self._storage_calls()
         yield from self._storage_space()
         yield from self._log_lines()
+        if self._storage is not None:
+            yield from server_lines(self._storage.inner, self._storage.backend, form)
         yield service_families.GRPC_STARTED, self._calls_started()
         yield service_families.GRPC_HANDLED, self._calls_handled()
 

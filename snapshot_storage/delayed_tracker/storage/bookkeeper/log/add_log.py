@@ -427,6 +427,8 @@ class _Opened:
         for instance in await self.owners.instances():
             if instance == self.owners.instance or await self.owners.is_alive(instance):
                 continue
+            if await self._sources.sweep(instance):
+                continue
             content = await self._sources.fenced(instance)
             for name, tracker in content.trackers.items():
                 owner = await self.owners.owner_of(name) if tracker.record_bytes and name not in found else None

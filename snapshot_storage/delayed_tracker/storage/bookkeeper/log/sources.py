@@ -56,11 +56,12 @@ class Sources:
                         await self._ledgers.fill(source.content, ledger_id, 0, last)
                 source.in_part = False
 
-    async def sweep(self, instance: str) -> None:
-        """Delete an instance that is dead and has no trackers any more; others stay."""
+    async def sweep(self, instance: str) -> bool:
+        """Delete an instance that is dead and has no trackers any more; return False for others, which stay."""
         if not await self._owners.bury(instance):
-            return
+            return False
         for ledger_id in await self._owners.ledgers(instance):
             await self._ledgers.delete(ledger_id, self._owners.ledger_node(ledger_id, instance))
         await self._owners.forget(instance)
         self._sources.pop(instance, None)
+        return True
