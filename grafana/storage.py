@@ -33,6 +33,8 @@ def storage() -> builders.Dashboard:
     _log(made)
     _buckets(made)
     _recovery(made)
+    _bookies(made)
+    _objects(made)
     return made
 
 
@@ -289,5 +291,99 @@ def _recovery(made: builders.Dashboard) -> None:
             "From the opening of a tracker to its first correct answer.",
             "s",
             *quantiles(_RECOVERY, 0.5, 0.99),
+        ),
+    )
+
+
+def _bookies(made: builders.Dashboard) -> None:
+    bookie = "delayed_tracker_bookie"
+    requests = f"{bookie}_requests_total"
+    add_row(
+        made,
+        "BookKeeper",
+        graph("Requests by bookie", "Each second.", "cps", Query(rate(requests, "bookie"), "{{bookie}}")),
+        graph(
+            "Requests without success",
+            "A bookie that cannot be reached, does not answer in time, or answers with an error.",
+            "cps",
+            Query(rate(requests, "bookie, outcome", SERVICE + ',outcome!="ok"'), "{{bookie}} {{outcome}}"),
+        ),
+        graph(
+            "Time of adds by bookie, 99th percentile",
+            "From sending to the reply. A commit waits for the slower bookies of its ack quorum.",
+            "s",
+            Query(
+                quantile(0.99, f"{bookie}_request_duration_seconds", "bookie", SERVICE + ',operation="add_entry"'),
+                "{{bookie}}",
+            ),
+        ),
+        graph(
+            "Bytes by bookie",
+            "Sent and received each second.",
+            "Bps",
+            Query(rate(f"{bookie}_sent_bytes_total", "bookie"), "to {{bookie}}"),
+            Query(rate(f"{bookie}_received_bytes_total", "bookie"), "from {{bookie}}"),
+        ),
+        graph(
+            "Without a reply",
+            "Requests that are on their way now.",
+            "short",
+            Query(total(f"{bookie}_requests_in_flight", "bookie"), "{{bookie}}"),
+        ),
+        graph(
+            "Bytes without a reply",
+            "Bytes of these requests.",
+            "bytes",
+            Query(total(f"{bookie}_in_flight_bytes", "bookie"), "{{bookie}}"),
+        ),
+        graph(
+            "Connections and ensemble changes",
+            "Attempts to connect to a bookie, and how often another one took its place in a ledger, each second.",
+            "cps",
+            Query(rate(f"{bookie}_connections_total", "bookie"), "connections {{bookie}}"),
+            Query(rate(f"{bookie}_ensemble_changes_total", "bookie"), "changes {{bookie}}"),
+        ),
+        graph(
+            "ZooKeeper",
+            "Services that are connected, and how many sessions they began: more than one means that it was away for 10 s.",
+            "short",
+            Query(total("delayed_tracker_zookeeper_connected"), "connected"),
+            Query(total("delayed_tracker_zookeeper_sessions_total"), "sessions"),
+        ),
+    )
+
+
+def _objects(made: builders.Dashboard) -> None:
+    store = "delayed_tracker_object"
+    add_row(
+        made,
+        "Object store",
+        graph(
+            "Requests to the store",
+            "Each second, by operation.",
+            "cps",
+            Query(rate(f"{store}_requests_total", "operation"), "{{operation}}"),
+        ),
+        graph(
+            "Requests that failed",
+            "Conflicts are writes by several processes at a time; they are read back and tried again.",
+            "cps",
+            Query(
+                rate(f"{store}_requests_total", "operation, outcome", SERVICE + ',outcome=~"failed|conflict"'),
+                "{{operation}} {{outcome}}",
+            ),
+        ),
+        graph(
+            "Time of requests, 99th percentile",
+            "Whatever became of them.",
+            "s",
+            Query(quantile(0.99, f"{store}_request_duration_seconds", "operation"), "{{operation}}"),
+        ),
+        graph(
+            "Bytes and requests on their way",
+            "Bytes each second; requests that wait for an answer now.",
+            "short",
+            Query(rate(f"{store}_bytes_total", "direction"), "bytes {{direction}}"),
+            Query(total(f"{store}_requests_in_flight"), "requests without an answer"),
         ),
     )

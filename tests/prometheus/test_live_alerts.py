@@ -17,6 +17,7 @@ from tests.prometheus.binaries import find_program
 from tests.prometheus.live import Service, eventually, prometheus, scaled_rules, textfile_exporter
 from tests.prometheus.queries import RULES
 from tests.service.harness.shell import ControlledStorage, Gate
+from tests.service.metrics.served_storage import ServedStorage
 
 pytestmark = [pytest.mark.slow, pytest.mark.deep, pytest.mark.timeout(900)]
 
@@ -212,6 +213,14 @@ async def log_fills(service: Service, session: TrackerSession, over: asyncio.Eve
     await session.clear()
 
 
+async def bookie_fails(service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
+    """Count requests to bookies, of which one does not answer."""
+    served = ServedStorage()
+    service.storage.cluster_report = served.cluster_report
+    while await pause(over, 0.1):
+        served.bookie.failed("ADD_ENTRY", "BOOKIE_TIMED_OUT", 1)
+
+
 EXPECTED: dict[str, tuple[Fault, set[str]]] = {
     "well": (well, set()),
     "stopped": (stopped, {"DelayedTrackerDown"}),
@@ -223,6 +232,7 @@ EXPECTED: dict[str, tuple[Fault, set[str]]] = {
     "unacknowledged": (unacknowledged, {"DelayedTrackerLeasesExpire"}),
     "clock": (clock_set, {"DelayedTrackerClockSet"}),
     "slow recovery": (slow_recovery, {"DelayedTrackerRecoveryLong"}),
+    "bookie fails": (bookie_fails, {"DelayedTrackerBookieFailing"}),
     "log fails": (log_fails, {"DelayedTrackerLogFailing"}),
     "log breaks": (log_breaks, {"DelayedTrackerLogBroken"}),
     "log fills": (log_fills, {"DelayedTrackerLogFilling"}),

@@ -13,6 +13,7 @@ from tests.integration.harness.dispatcher import now_ms
 from tests.prometheus.binaries import find_program
 from tests.prometheus.live import Prometheus, Service, eventually, prometheus, textfile_exporter
 from tests.prometheus.queries import panel_queries, rules
+from tests.service.metrics.served_storage import ServedStorage
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -76,6 +77,9 @@ async def test_every_panel_and_rule_has_something_to_show(tmp_path: Path):
     async with AsyncExitStack() as stack:
         await service.start()
         stack.push_async_callback(service.stop)
+        served = ServedStorage()
+        service.storage.cluster_report, service.storage.request_counts = served.cluster_report, served.request_counts
+        served.bookie.failed("ADD_ENTRY", "BOOKIE_TIMED_OUT", 1)
         client = await stack.enter_async_context(DelayedTrackerClient.connect(str(service.bound.grpc)))
         node = await stack.enter_async_context(textfile_exporter(textfile(tmp_path)))
         (tmp_path / "prometheus").mkdir()

@@ -9,6 +9,7 @@ from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from tests.service.harness.shell import KEY as TRACKER
 from tests.service.harness.shell import bucketful, indexes, running_service, settle
 from tests.service.metrics.scraping import exposition
+from tests.service.metrics.served_storage import ServedStorage
 
 
 def checked(promtool: str, text: str) -> tuple[int, str]:
@@ -24,7 +25,7 @@ def without_pulsars(text: str) -> str:
 
 
 async def test_our_own_families_are_clean(promtool: str):
-    """The families of a used service, with the calls to its storage, pass the linter."""
+    """The families of a used service, with requests to all kinds of servers, pass the linter."""
     async with running_service() as service:
         registry, now_ms = service.registry, service.clock.now_ms()
         epoch = (await registry.open(TRACKER, owner="tests", mark_delete=None)).epoch
@@ -34,7 +35,7 @@ async def test_our_own_families_are_clean(promtool: str):
         registry.host(TRACKER).add(epoch, indexes(now_ms, (2, 0, 10)))
         service.clock.advance(20)
         await registry.host(TRACKER).poll(epoch, max_count=1, wait_ms=0, lease_ms=100)
-        storage = MeasuredStorage(service.storage, "memory", SystemClock())
+        storage = MeasuredStorage(ServedStorage(), "memory", SystemClock())
         text = without_pulsars(await exposition(registry, storage=storage))
     assert len(list(parser.text_string_to_metric_families(text))) > 40
     assert checked(promtool, text) == (0, "")

@@ -10,7 +10,7 @@ LATENCY_BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
 """Upper ends of the steps in which latencies are counted, in seconds; one more step has all above."""
 
 
-BOOKIES_MAX: Final = 50
+BOOKIES_MAX: Final = 32
 """Bookies with counts of their own. When another one comes, those without a connection are forgotten; if that is not
 enough, it is counted under ``OTHERS``."""
 OTHERS: Final = "others"

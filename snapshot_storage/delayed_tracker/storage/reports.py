@@ -27,3 +27,8 @@ class ReportsCluster(Protocol):
     def cluster_report(self) -> ClusterReport | None:
         """Return the state of now; None unless the storage is open."""
         ...
+
+
+def cluster_report_of(storage: object) -> ClusterReport | None:
+    """Return the report of a storage; None if it is not over BookKeeper, or not open."""
+    return storage.cluster_report() if isinstance(storage, ReportsCluster) else None

@@ -1,10 +1,15 @@
 """Requests to the servers behind a storage are shown by server, operation and outcome."""
 
+import dataclasses
+
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.instruments import server_families
 from delayed_tracker.service.instruments.family import Family
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
+from delayed_tracker.service.storage.degradation import degradation_of
+from delayed_tracker.service.telemetry.storage_log import FailureLog
 from delayed_tracker.storage.memory import MemoryStorage
+from delayed_tracker.storage.reports import cluster_report_of
 from tests.service.harness.shell import make_registry
 from tests.service.metrics.scraping import scraped
 from tests.service.metrics.served_storage import ServedStorage
@@ -69,3 +74,13 @@ async def test_a_storage_without_servers_has_no_samples():
     closed = ServedStorage()
     closed.is_open = False
     assert not [key for key in await shown(closed) if "object" not in key[0]]
+
+
+async def test_a_zookeeper_that_is_away_degrades_the_service():
+    """The reason names its addresses and the consequence; a storage of another kind has no such reason."""
+    failures = FailureLog(ManualClock(), retry_ms=100)
+    report = cluster_report_of(ServedStorage())
+    assert degradation_of(None, failures, report) == ""
+    away = dataclasses.replace(report, zookeeper_connected=False)
+    assert degradation_of(None, failures, away) == "ZooKeeper at zk:2181 is not connected, no tracker can be opened"
+    assert cluster_report_of(MemoryStorage()) is None

@@ -58,6 +58,7 @@ from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.storage.degradation import degradation_of
 from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.reports import cluster_report_of
 
 if TYPE_CHECKING:
     from delayed_tracker.service.telemetry.tracing import Tracing
@@ -102,7 +103,7 @@ class TrackerServer:
             UnknownStorageScheme, StorageBackendMissing, InvalidInput: the storage URL names nothing that can be opened.
         """
         self.settings = settings
-        self.health = Health(lambda: degradation_of(self.trackers.log, self.trackers.access.failures))
+        self.health = Health(self._degradation)
         clock = clock or SystemClock()
         backend, _, _ = settings.storage.storage_url.partition(":")
         self._tracing = tracing_of(settings)
@@ -126,6 +127,10 @@ class TrackerServer:
         self._admin_hooks = admin_hooks or AdminHooks()
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpServer | None = None
+
+    def _degradation(self) -> str:
+        cluster = cluster_report_of(self._storage.inner)
+        return degradation_of(self.trackers.log, self.trackers.access.failures, cluster)
 
     async def start(self) -> BoundAddresses:
         """Start everything, and return when calls are answered.

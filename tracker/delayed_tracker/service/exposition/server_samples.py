@@ -8,7 +8,7 @@ from delayed_tracker.service.instruments import server_families as families
 from delayed_tracker.service.instruments.family import Family, Format, label
 from delayed_tracker.service.instruments.histogram import Histogram
 from delayed_tracker.storage.protocol import REQUEST_BOUNDS_S, ReportsRequests, RequestCounts, SnapshotStore
-from delayed_tracker.storage.reports import ClusterReport, ReportsCluster
+from delayed_tracker.storage.reports import ClusterReport, cluster_report_of
 
 Lines = Iterator[tuple[Family, Iterable[bytes]]]
 
@@ -21,7 +21,7 @@ def server_lines(storage: SnapshotStore, backend: str, form: Format) -> Lines:
         backend: its name, as in its URL.
         form: of the exposition.
     """
-    if isinstance(storage, ReportsCluster) and (report := storage.cluster_report()) is not None:
+    if (report := cluster_report_of(storage)) is not None:
         yield from _cluster_lines(report, form)
     if isinstance(storage, ReportsRequests):
         yield from _object_lines(storage.request_counts, label("backend", backend), form)

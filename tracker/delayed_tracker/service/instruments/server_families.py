@@ -22,7 +22,7 @@ _OF_OBJECTS: Final[dict[str, tuple[str, ...]]] = {
 BOOKIE_REQUESTS: Final = Family(
     "delayed_tracker_bookie_requests_total",
     _COUNTER,
-    "Requests to a bookie, by the status of its reply, or bookie_... if an error stood in its place. 50 bookies have series "
+    "Requests to a bookie, by the status of its reply, or bookie_... if an error stood in its place. 32 bookies have series "
     "of their own; further ones are others together.",
     _OF_REQUEST | {"outcome": ()},
 )
