@@ -112,7 +112,8 @@ class Owners:
             except NodeExists:
                 # Of an announcement whose answer was lost, or of the last session, with which it may yet end.
                 with contextlib.suppress(NodeMissing):
-                    await self._zookeeper.delete(alive.path)
+                    await self._zookeeper.multi([Delete(alive.path), alive])
+                    return
             else:
                 return
 
