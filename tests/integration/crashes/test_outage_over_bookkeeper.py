@@ -28,6 +28,7 @@ AWAY_S = [
     pytest.param(4, marks=pytest.mark.long, id="4 seconds"),
     pytest.param(60, marks=pytest.mark.deep, id="60 seconds"),
 ]
+SESSION_S = 10
 LATE_S = 10.0
 """How late a message may be handed out on a machine that does much else."""
 LEASE_MS = 300_000
@@ -167,21 +168,24 @@ async def outage(service: Service, loaded: Patient, ticking: Ticking, away_s: fl
     async def has_worked() -> bool:
         return loaded.delivered_count > 100
 
-    await until(has_worked)
-    yield working
-    offered = loaded.next_ledger_id
+    try:
+        await until(has_worked)
+        yield working
+        offered = loaded.next_ledger_id
 
-    async def is_well() -> bool:
-        return await service.health() == ("ready", "") and loaded.next_ledger_id > offered + 10
+        async def is_well() -> bool:
+            return await service.health() == ("ready", "") and loaded.next_ledger_id > offered + 10
 
-    await until(is_well)
-    assert not working.done()
-    await consuming
-    assert ticking.early_or_late(now_ms()) == []
-    assert await ticking.lost(service.ticking) == []
-    assert (await service.ticking.stats()).pending_count == 0
-    working.cancel()
-    await asyncio.wait({working})
+        await until(is_well)
+        assert not working.done()
+        await consuming
+        assert ticking.early_or_late(now_ms()) == []
+        assert await ticking.lost(service.ticking) == []
+        assert (await service.ticking.stats()).pending_count == 0
+    finally:
+        for task in (working, consuming):
+            task.cancel()
+        await asyncio.wait({working, consuming})
 
 
 async def passed(working: asyncio.Task, seconds: float) -> None:
@@ -230,8 +234,8 @@ async def test_a_zookeeper_that_is_away(cluster: Cluster, tmp_path: Path, away_s
                 return await service.metric("delayed_tracker_zookeeper_connected") == 1
 
             await until(is_connected)
-            sessions = await service.metric("delayed_tracker_zookeeper_sessions_total")
-            assert sessions == (1 if away_s < 10 else 2)
+            if away_s > SESSION_S:
+                assert await service.metric("delayed_tracker_zookeeper_sessions_total") > 1
         await recovered_elsewhere(tmp_path, storage_url, loaded)
 
 
