@@ -1,4 +1,4 @@
-"""What a storage over BookKeeper reports of the servers behind it, for metrics and health."""
+"""Reports of storages over BookKeeper on the servers behind it, for metrics and health."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -30,7 +30,7 @@ AWAY_S = [
 ]
 SESSION_S = 10
 LATE_S = 10.0
-"""How late a message may be handed out on a machine that does much else."""
+"""Delay of a hand-out that is excused on a machine that does much else."""
 LEASE_MS = 300_000
 """Longer than any outage, as acknowledgements wait for the add log."""
 PERIOD_MS = 25

@@ -96,7 +96,7 @@ async def test_a_log_outlives_its_session(world):
 
 
 async def test_a_buried_instance_begins_another_one(world):
-    """Whoever takes the last tracker of an expired instance deletes its ledgers; it goes on under another name."""
+    """The ledgers of an expired instance go with the last of its trackers; it goes on under another name."""
     away, other, proxy = world
     await away.append("a", 1)
     instance = away.instance
