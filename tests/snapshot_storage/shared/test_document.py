@@ -91,7 +91,7 @@ def test_a_document_comes_back(document, table):
 
 
 def test_every_flipped_byte_is_found():
-    """A changed byte in head, ids or lengths is an error; in a row it damages that row and no other."""
+    """A changed byte in head, ids or lengths is an error with the document's name; in a row it damages that row alone."""
     whole = stored(SMALL)
     rows_at = len(whole) - sum(len(row.octets) for row in SMALL.rows.values())
     for place in range(len(whole)):
@@ -99,7 +99,7 @@ def test_every_flipped_byte_is_found():
             octets = bytearray(whole)
             octets[place] ^= mask
             if place < rows_at:
-                with pytest.raises((SnapshotCorrupt, StorageFormatUnsupported)):
+                with pytest.raises((SnapshotCorrupt, StorageFormatUnsupported), match="document name "):
                     read(bytes(octets))
             else:
                 found = read(bytes(octets))
