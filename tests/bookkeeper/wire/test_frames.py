@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delayed_tracker.bookkeeper.wire.frames import RECEIVE_BYTES, FrameInvalid, FrameReader
+from delayed_tracker.bookkeeper.wire.frames import BULK_RECEIVE_BYTES, RECEIVE_BYTES, FrameInvalid, FrameReader
 from tests.bookkeeper.wire.scripted_bookie import framed
 
 LIMIT = 1_000_000
@@ -27,7 +27,8 @@ def read_in_pieces(reader: FrameReader, octets: bytes, sizes: list[int]) -> list
 
 @given(
     lengths=st.lists(
-        st.integers(1, 300) | st.integers(RECEIVE_BYTES - 9, RECEIVE_BYTES + 9) | st.just(200_000), max_size=6
+        st.integers(1, 300) | st.integers(RECEIVE_BYTES - 9, RECEIVE_BYTES + 9) | st.just(5_000) | st.just(200_000),
+        max_size=6,
     ),
     sizes=st.lists(st.integers(1, 300) | st.integers(1_000, 100_000), min_size=1, max_size=8),
 )
@@ -74,4 +75,16 @@ def test_memory_is_one_frame_and_the_receive_buffer():
         tracemalloc.stop()
 
     assert reader.held_bytes == LIMIT - 5
-    assert held < LIMIT + RECEIVE_BYTES + 20_000
+    assert held < LIMIT + BULK_RECEIVE_BYTES + 20_000
+
+
+def test_more_is_received_at_once_behind_frames_of_some_size():
+    """Replies to adds are received in small portions, which bounds their time; entries of kilobytes in large ones."""
+    reader = FrameReader(LIMIT)
+    assert len(reader.room()) == RECEIVE_BYTES
+    assert len(read_in_pieces(reader, framed(b"x" * 10_000), [RECEIVE_BYTES])) == 1
+    assert len(reader.room()) == BULK_RECEIVE_BYTES
+    several = framed(b"x" * 10_000) * 12 + framed(b"reply")
+    reader.room()[: len(several)] = several
+    assert len(list(reader.received(len(several)))) == 13
+    assert len(reader.room()) == RECEIVE_BYTES

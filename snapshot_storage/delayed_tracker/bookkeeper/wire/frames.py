@@ -8,6 +8,10 @@ LENGTH: Final = struct.Struct(">i")
 RECEIVE_BYTES: Final = 16 * 1024
 """Bytes that are received at once: some 500 replies to adds, which take the event loop a few milliseconds. Larger
 frames have memory of their own, into which the socket writes."""
+BULK_RECEIVE_BYTES: Final = 128 * 1024
+"""Bytes that are received at once behind a frame of an entry of some size: each round of the event loop costs as much as
+two such entries, and 64 of them take it a few milliseconds."""
+_BULK_FRAME_BYTES: Final = 2 * 1024
 
 
 class FrameInvalid(Exception):
@@ -15,7 +19,7 @@ class FrameInvalid(Exception):
 
 
 class FrameReader:
-    """Reader of frames that arrive in pieces of any size. It holds at most ``RECEIVE_BYTES`` and one frame.
+    """Reader of frames that arrive in pieces of any size. It holds at most ``BULK_RECEIVE_BYTES`` and one frame.
 
     Its two methods belong to ``get_buffer`` and ``buffer_updated`` of asyncio's ``BufferedProtocol``.
 
@@ -25,7 +29,8 @@ class FrameReader:
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._message_bytes_max = frame_bytes_max - LENGTH.size
-        self._received = memoryview(bytearray(RECEIVE_BYTES))
+        self._received = memoryview(bytearray(BULK_RECEIVE_BYTES))
+        self._end = RECEIVE_BYTES
         self._large: bytearray | None = None
         self._filled = 0
 
@@ -36,7 +41,9 @@ class FrameReader:
 
     def room(self) -> memoryview:
         """Return the memory for the next bytes; it is never empty."""
-        return self._received[self._filled :] if self._large is None else memoryview(self._large)[self._filled :]
+        return (
+            self._received[self._filled : self._end] if self._large is None else memoryview(self._large)[self._filled :]
+        )
 
     def received(self, count: int) -> Iterator[bytes | memoryview]:
         """Yield each message that is whole now, in order, after ``count`` bytes were written to :meth:`room`.
@@ -60,6 +67,8 @@ class FrameReader:
                 raise FrameInvalid(
                     f"a frame of {length} bytes, where frame_bytes_max allows 1 to {self._message_bytes_max}"
                 )
+            # What is left of an incomplete frame is below RECEIVE_BYTES.
+            self._end = BULK_RECEIVE_BYTES if length >= _BULK_FRAME_BYTES else RECEIVE_BYTES
             first, last = start + LENGTH.size, start + LENGTH.size + length
             if last <= end:
                 yield bytes(self._received[first:last])
