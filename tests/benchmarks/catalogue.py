@@ -27,6 +27,7 @@ from tests.benchmarks.paths import (
     bench_stalls,
 )
 from tests.benchmarks.rows import Row
+from tests.benchmarks.storages import bench_bookkeeper_client, bench_storage_life, bench_storage_recovery
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +63,11 @@ BENCHMARKS = [
     Benchmark("durable-stalls", "Stalls of durable adds", bench_durable_stalls.ABOUT, bench_durable_stalls.rows),
     Benchmark("lateness", "Lateness", bench_lateness.ABOUT, bench_lateness.rows),
     Benchmark("network-lateness", "Lateness over a network", bench_lateness.NETWORK_ABOUT, bench_lateness.network_rows),
+    Benchmark(
+        "bookkeeper-client", "The BookKeeper client", bench_bookkeeper_client.ABOUT, bench_bookkeeper_client.rows
+    ),
+    Benchmark("storage-life", "Whole life over each storage", bench_storage_life.ABOUT, bench_storage_life.rows),
+    Benchmark(
+        "storage-recovery", "Recovery from each storage", bench_storage_recovery.ABOUT, bench_storage_recovery.rows
+    ),
 ]

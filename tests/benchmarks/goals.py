@@ -1,6 +1,6 @@
 """Goals of the numbers, and stated numbers of peers for runs that do not measure them.
 
-Peers: Pulsar 4.2.4's own trackers, in one JVM, storage in memory (``java``), and Redis 7.0.15 over hiredis (``redis``),
+Peers: BookKeeper's own client (``java client``), measured in every run; Pulsar 4.2.4's own trackers, in one JVM, storage in memory (``java``), and Redis 7.0.15 over hiredis (``redis``),
 each measured before on a machine of two cores; and a broker that replays a topic into its tracker (``broker``), of
 which the quickest run counts. A number measured in the run replaces a stated one.
 """
@@ -62,6 +62,8 @@ _GOALS: dict[str, Goal] = {
     "spark beside reading": Goal(2),
     "stall p99.9": Goal(5),
     "stall max": Goal(20),
+    "client": Goal(None, times_peer=0.8),
+    "recovery from bookies": Goal(1_000),
 }
 """Goals by key of a row, or by key/shape if the shape matters, in the unit of the row."""
 
@@ -85,7 +87,11 @@ _STATED: dict[str, Peer] = {
     "grpc poll": Peer("redis", 0.79),
 }
 
-_SAME_GOAL = {"add that seals 1M": "add that seals", "recovery 1M": "recovery"}
+_SAME_GOAL = {
+    "add that seals 1M": "add that seals",
+    "recovery 1M": "recovery",
+    **{f"client {does} {size}": "client" for does in ("write", "read") for size in ("5 MB", "10 KB", "1 KB")},
+}
 """Rows that have their own peer, and the row whose goal they share."""
 
 

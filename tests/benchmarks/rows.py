@@ -25,6 +25,7 @@ class Unit(enum.Enum):
     MB = "MB"
     MILLION_PER_S = "M indexes/s"
     MILLION_ENTRIES_PER_S = "M entries/s"
+    MB_PER_S = "MB/s"
     RATIO = "of the empty tracker's rate"
     SHARE = "of the rate without"
     TIMES_INFLATING = "times inflating alone"
@@ -39,6 +40,7 @@ class Unit(enum.Enum):
         return self in {
             Unit.MILLION_PER_S,
             Unit.MILLION_ENTRIES_PER_S,
+            Unit.MB_PER_S,
             Unit.RATIO,
             Unit.SHARE,
             Unit.TIMES_ONE_CORE,

@@ -13,6 +13,7 @@ from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.protocol import SnapshotStore
 from delayed_tracker.storage.registry import open_storage
 from tests.benchmarks.inputs.shapes import NOW_MS
@@ -71,11 +72,16 @@ async def hosted(path: Path, limits: TrackerLimits, *, now_ms: int = NOW_MS) -> 
 
 @asynccontextmanager
 async def hosted_over(
-    storage: SnapshotStore, limits: TrackerLimits, *, now_ms: int = NOW_MS, workers: Executor | None = None
+    storage: SnapshotStore,
+    limits: TrackerLimits,
+    *,
+    now_ms: int = NOW_MS,
+    workers: Executor | None = None,
+    add_log: AddLog | None = None,
 ) -> AsyncIterator[Hosted]:
-    """Open one tracker over a storage that is not started; with its own worker threads unless some are given."""
+    """Open one tracker over a storage and an add log that are not started; with worker threads unless some are given."""
     clock = ManualClock(now_ms)
-    registry = TrackerRegistry(storage, limits, clock=clock, workers=workers)
+    registry = TrackerRegistry(storage, limits, clock=clock, workers=workers, add_log=add_log)
     await registry.start()
     try:
         opened = await registry.open(KEY, owner="benchmark", mark_delete=None)

@@ -65,6 +65,8 @@ class Scale:
     read_back_s: float = 20.0
     read_back_delay_ms: int = 20_000
     """Time from their add to their deadline."""
+    ledger_entries: tuple[tuple[int, int], ...] = ((5_000_000, 24), (10_000, 8_000), (1_000, 30_000))
+    """Entries that are written to a ledger and read: bytes of each, and how many."""
 
 
 QUICK = Scale(
@@ -101,5 +103,6 @@ QUICK = Scale(
     read_back_per_s=10_000,
     read_back_s=1.0,
     read_back_delay_ms=3_000,
+    ledger_entries=((5_000_000, 2), (10_000, 20), (1_000, 50)),
 )
 """Sizes that only show that the benchmarks work; the numbers mean nothing."""

@@ -1,7 +1,7 @@
 """The whole life of an index without the network: added, sealed, stored in SQLite, loaded, popped, drained."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -65,20 +65,51 @@ def _lives(run: Run, shape: Shape, what: str, *, step_ms: int | None) -> Iterato
 async def _life(run: Run, what: str, indexes: IndexColumns, step_ms: int | None) -> tuple[Reading, Reading, int]:
     """Return the times of filling and draining, and the bytes on disk between them."""
     directory = run.new_directory()
-    parts = batches(indexes)
+    stored_bytes: list[int] = []
     async with hosted(directory / "tracker.db", default_limits(run.scale)) as tracker:
-        with Stopwatch() as watch:
-            added = await tracker.add(parts)
-            tracker.host.seal(tracker.epoch)
-            await tracker.until(lambda: tracker.host.counters.snapshots_stored == run.scale.buckets)
-        filled = watch.reading
-        require(what, added == len(indexes) == tracker.host.stats().pending_count)
-        stored_bytes = sum(path.stat().st_size for path in directory.iterdir())
-        with Stopwatch() as watch:
-            taken = await _drain(tracker, indexes, step_ms)
-            await tracker.until(lambda: tracker.host.counters.snapshots_deleted == run.scale.buckets)
-        require(what, _each_once(IndexColumns.concat(taken), indexes) and tracker.host.stats().pending_count == 0)
-    return filled, watch.reading, stored_bytes
+        filled, drained = await life_of(
+            run,
+            what,
+            tracker,
+            indexes,
+            step_ms=step_ms,
+            between=lambda: stored_bytes.append(sum(path.stat().st_size for path in directory.iterdir())),
+        )
+    return filled, drained, stored_bytes[0]
+
+
+async def life_of(
+    run: Run,
+    what: str,
+    tracker: Hosted,
+    indexes: IndexColumns,
+    *,
+    step_ms: int | None = None,
+    between: Callable[[], object] = lambda: None,
+) -> tuple[Reading, Reading]:
+    """Return the times of filling and of draining a tracker that is empty; wrong output raises WrongOutput.
+
+    Args:
+        run: has the number of buckets.
+        what: for messages.
+        tracker: over any storage.
+        indexes: of all buckets.
+        step_ms: time between two visits of the poller; None drains at once after the last deadline.
+        between: called when all is stored and nothing is drained.
+    """
+    parts = batches(indexes)
+    with Stopwatch() as watch:
+        added = await tracker.add(parts)
+        tracker.host.seal(tracker.epoch)
+        await tracker.until(lambda: tracker.host.counters.snapshots_stored == run.scale.buckets)
+    filled = watch.reading
+    require(what, added == len(indexes) == tracker.host.stats().pending_count)
+    between()
+    with Stopwatch() as watch:
+        taken = await _drain(tracker, indexes, step_ms)
+        await tracker.until(lambda: tracker.host.counters.snapshots_deleted == run.scale.buckets)
+    require(what, _each_once(IndexColumns.concat(taken), indexes) and tracker.host.stats().pending_count == 0)
+    return filled, watch.reading
 
 
 async def _drain(tracker: Hosted, indexes: IndexColumns, step_ms: int | None) -> list[IndexColumns]:

@@ -31,7 +31,7 @@ async def rows(run: Run) -> AsyncIterator[Row]:
     for pending in run.scale.pending:
         key = "recovery 1M" if pending <= 1_000_000 else "recovery"
         data = run.new_directory() / "tracker.db"
-        await store_buckets(run, data, pending)
+        await store_buckets(run, f"sqlite:{data}", pending)
         cached, again = _recovered(run, data, pending, is_cold=False)
         yield Row(key, "open to first answer, file cached", Unit.MS, cached, pending, Shape.WEEK)
         yield Row(key, "open to first answer, again in the same process", Unit.MS, again, pending, Shape.WEEK)
@@ -54,17 +54,24 @@ async def rows(run: Run) -> AsyncIterator[Row]:
 def _recovered(run: Run, data: Path, pending: int, *, is_cold: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the milliseconds to the first answer, and to that of a second opening, for each repeat."""
     what = f"recovery of {pending:,}, {'cold file cache' if is_cold else 'file cached'}"
-    command = [sys.executable, "-m", "tests.benchmarks.inputs.recovery_probe", str(data), str(run.scale.bucket)]
     first, second = [], []
     for _ in run.fresh_repeats(what, is_long=False):
         if is_cold:
             forget_cached_pages(data)
-        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        answer = json.loads(said)
-        require(what, answer["pending"] == [pending, pending])
-        first.append(answer["ms"][0])
-        second.append(answer["ms"][1])
+        cold_ms, warm_ms = recover_elsewhere(run, what, f"sqlite:{data}", pending)
+        first.append(cold_ms)
+        second.append(warm_ms)
     return tuple(first), tuple(second)
+
+
+def recover_elsewhere(run: Run, what: str, url: str, pending: int, *, with_log: bool = False) -> tuple[float, float]:
+    """Return the milliseconds to the first answer of a new process over a storage, and to that of a second opening."""
+    command = [sys.executable, "-m", "tests.benchmarks.inputs.recovery_probe", url, str(run.scale.bucket)]
+    command += ["with-log"] if with_log else []
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    answer = json.loads(said)
+    require(what, answer["pending"] == [pending, pending])
+    return answer["ms"][0], answer["ms"][1]
 
 
 async def _service_started(run: Run, data: Path, pending: int) -> float:

@@ -82,7 +82,7 @@ class Steady:
 async def rows(run: Run) -> AsyncIterator[Row]:
     """Measure percentiles of the duration of a call, quiet and busy."""
     stored = run.new_directory() / "tracker.db"
-    await store_buckets(run, stored, run.scale.merging_buckets * run.scale.bucket)
+    await store_buckets(run, f"sqlite:{stored}", run.scale.merging_buckets * run.scale.bucket)
     quiet, busy, lasted_ms = [], [], []
     for _ in run.fresh_repeats("adds at a steady rate", is_long=False):
         steady, took_ms = await _repeat(run, stored)

@@ -10,9 +10,13 @@
 //   lac       ledger                                                                    -> last
 //   delete    ledger
 //   describe  ledger, value (a stored value of metadata)                                -> fields, as Java parses them
+//   write     ledger, size, count                                                       -> ns until all are acknowledged
+//   scan      ledger, size, count                                                       -> ns until all are read
 //
 // A call that fails answers {"error": name of BookKeeper's exception, "message": text}. A ledger that was opened takes
-// the place of its writer under the same id.
+// the place of its writer under the same id. What is written has its entry's number in its first eight bytes, which a scan
+// expects, and zeros behind it. At most WRITTEN_BYTES and WRITTEN_ENTRIES are pending at a time; a scan reads two ranges
+// at a time, each of half of AHEAD_BYTES and AHEAD_ENTRIES. These are the bounds of the client in Python.
 
 import com.google.gson.Gson;
 import com.google.gson.JsonElement;
@@ -20,6 +24,7 @@ import com.google.gson.JsonObject;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -30,6 +35,7 @@ import java.util.Optional;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Semaphore;
 import org.apache.bookkeeper.client.api.BookKeeper;
 import org.apache.bookkeeper.client.api.DigestType;
 import org.apache.bookkeeper.client.api.LedgerEntries;
@@ -45,6 +51,10 @@ public final class JavaLedgers {
     private static final Gson GSON = new Gson();
     private static final Map<String, BookKeeper> CLIENTS = new HashMap<>();
     private static final Map<Long, ReadHandle> HANDLES = new HashMap<>();
+    private static final int WRITTEN_BYTES = 32 << 20;
+    private static final int WRITTEN_ENTRIES = 4_096;
+    private static final int AHEAD_BYTES = 8 << 20;
+    private static final int AHEAD_ENTRIES = 1_024;
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
@@ -80,6 +90,8 @@ public final class JavaLedgers {
             case "lac" -> answer.addProperty("last", handle(request).readLastAddConfirmed());
             case "delete" -> client(request).newDeleteLedgerOp().withLedgerId(ledger(request)).execute().get();
             case "describe" -> describe(request, answer);
+            case "write" -> write(request, answer);
+            case "scan" -> scan(request, answer);
             default -> throw new IllegalArgumentException(request.toString());
         }
     }
@@ -139,6 +151,53 @@ public final class JavaLedgers {
         answer.add("payloads", GSON.toJsonTree(payloads));
     }
 
+    private static void write(JsonObject request, JsonObject answer) throws Exception {
+        int size = request.get("size").getAsInt();
+        int count = request.get("count").getAsInt();
+        byte[][] payloads = new byte[count][];
+        for (int entry = 0; entry < count; entry++) {
+            payloads[entry] = ByteBuffer.allocate(size).putLong(entry).array();
+        }
+        int room = Math.max(1, Math.min(WRITTEN_ENTRIES, WRITTEN_BYTES / size));
+        Semaphore free = new Semaphore(room);
+        List<CompletableFuture<Long>> added = new ArrayList<>(count);
+        WriteHandle ledger = writer(request);
+        long started = System.nanoTime();
+        for (byte[] payload : payloads) {
+            free.acquire();
+            CompletableFuture<Long> entry = ledger.appendAsync(payload);
+            entry.whenComplete((id, failed) -> free.release());
+            added.add(entry);
+        }
+        for (CompletableFuture<Long> entry : added) {
+            entry.get();
+        }
+        answer.addProperty("ns", System.nanoTime() - started);
+    }
+
+    private static void scan(JsonObject request, JsonObject answer) throws Exception {
+        int size = request.get("size").getAsInt();
+        long count = request.get("count").getAsLong();
+        long range = Math.max(1, Math.min(AHEAD_ENTRIES, AHEAD_BYTES / size) / 2);
+        ReadHandle ledger = handle(request);
+        long started = System.nanoTime();
+        CompletableFuture<LedgerEntries> next = ledger.readAsync(0, Math.min(range, count) - 1);
+        long expected = 0;
+        for (long first = range; next != null; first += range) {
+            CompletableFuture<LedgerEntries> begun = next;
+            next = first < count ? ledger.readAsync(first, Math.min(first + range, count) - 1) : null;
+            try (LedgerEntries entries = begun.get()) {
+                for (LedgerEntry entry : entries) {
+                    byte[] payload = entry.getEntryBytes();
+                    if (payload.length != size || ByteBuffer.wrap(payload).getLong() != expected++) {
+                        throw new IllegalStateException("entry " + entry.getEntryId() + " is another one");
+                    }
+                }
+            }
+        }
+        answer.addProperty("ns", System.nanoTime() - started);
+    }
+
     private static void describe(JsonObject request, JsonObject answer) throws Exception {
         LedgerMetadata parsed =
             new LedgerMetadataSerDe().parseConfig(bytes(request.get("value")), ledger(request), Optional.empty());
@@ -169,6 +228,8 @@ public final class JavaLedgers {
             ClientConfiguration configuration = new ClientConfiguration();
             configuration.setMetadataServiceUri(uri);
             configuration.setNettyMaxFrameSizeBytes(5_253_120);
+            // Without this, a client sends 5,000 requests a second at most; Pulsar switches it off, too.
+            configuration.setThrottleValue(0);
             CLIENTS.put(uri, BookKeeper.newBuilder(configuration).build());
         }
         return CLIENTS.get(uri);

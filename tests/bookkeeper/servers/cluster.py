@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,8 @@ _TICK_MS: Final = 1_000
 _SESSION_MS: Final = 6_000
 HIERARCHICAL: Final = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 LEDGERS: Final = "/ledgers"
+SMALL: Final = ("-Xmx256m", "-XX:MaxDirectMemorySize=256m")
+"""Options of a bookie for tests."""
 _BOOKIE_SETTINGS: Final = {
     "advertisedAddress": "127.0.0.1",
     "allowLoopback": "true",
@@ -114,8 +116,9 @@ class ZooKeeperServer:
 class Bookie:
     """One bookie, which keeps its port, id and files when it is started again."""
 
-    def __init__(self, zookeeper: ZooKeeperServer, directory: Path) -> None:
+    def __init__(self, zookeeper: ZooKeeperServer, directory: Path, java_options: Sequence[str] = SMALL) -> None:
         self._zookeeper = zookeeper
+        self._java_options = java_options
         self.port = free_port()
         directory.mkdir()
         settings = _BOOKIE_SETTINGS | {
@@ -183,16 +186,23 @@ class Bookie:
     def _process(self, read_only: bool) -> JavaProcess:
         # A read-only bookie would become writable by itself at its next check of the disks.
         program = [*self._program, "-r"] if read_only else self._program
-        return JavaProcess(java_command(["-Xmx256m", "-XX:MaxDirectMemorySize=256m"], program), self._log)
+        return JavaProcess(java_command(self._java_options, program), self._log)
 
 
 class Cluster:
-    """A ZooKeeper and its bookies. Tests ask for as many bookies as they need, and leave them running."""
+    """A ZooKeeper and its bookies. Tests ask for as many bookies as they need, and leave them running.
 
-    def __init__(self, zookeeper: ZooKeeperServer, directory: Path) -> None:
+    Args:
+        zookeeper: started and stopped by the caller.
+        directory: of the bookies' files; it exists.
+        java_options: of each bookie.
+    """
+
+    def __init__(self, zookeeper: ZooKeeperServer, directory: Path, java_options: Sequence[str] = SMALL) -> None:
         self.zookeeper = zookeeper
         self.bookies: list[Bookie] = []
         self._directory = directory
+        self._java_options = java_options
 
     @property
     def uri(self) -> str:
@@ -206,7 +216,8 @@ class Cluster:
             ServerNotReady: one of them does not start.
         """
         while len(self.bookies) < count:
-            self.bookies.append(Bookie(self.zookeeper, self._directory / f"bookie{len(self.bookies)}"))
+            directory = self._directory / f"bookie{len(self.bookies)}"
+            self.bookies.append(Bookie(self.zookeeper, directory, self._java_options))
         wanted = self.bookies[:count]
         for bookie, older in [(bookie, bookie.launch()) for bookie in wanted if not bookie.process.running]:
             bookie.wait(older)

@@ -92,6 +92,14 @@ class JavaLedgers:
         """Delete a ledger."""
         self.ask(uri, "delete", ledger=ledger_id)
 
+    def write(self, uri: str, ledger_id: int, *, size: int, count: int) -> int:
+        """Add entries of a size, as many at a time as a writer of ours, and return the nanoseconds until the last answer."""
+        return int(self.ask(uri, "write", ledger=ledger_id, size=size, count=count)["ns"])
+
+    def scan(self, uri: str, ledger_id: int, *, size: int, count: int) -> int:
+        """Read what :meth:`write` has added, as far ahead as a reader of ours, and return the nanoseconds."""
+        return int(self.ask(uri, "scan", ledger=ledger_id, size=size, count=count)["ns"])
+
     def describe(self, ledger_id: int, value: bytes) -> Answer:
         """Return the fields of a stored value of metadata, as Java parses it; bytes are decoded."""
         answer = self.ask("", "describe", ledger=ledger_id, value=_base64(value))
@@ -121,9 +129,11 @@ class JavaLedgers:
 
 
 @contextmanager
-def running_java_ledgers() -> Iterator[JavaLedgers]:
+def running_java_ledgers(options: Sequence[str] = ("-Xmx512m",)) -> Iterator[JavaLedgers]:
     """Start the JVM, and stop it at the end.
 
+    Args:
+        options: of the JVM, after those of the servers.
     Raises:
         NoPulsarClasses: there is no Java, or BookKeeper's classes cannot be fetched.
     """
@@ -131,7 +141,7 @@ def running_java_ledgers() -> Iterator[JavaLedgers]:
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as said,
         subprocess.Popen(
-            java_command(["-Xmx512m"], [str(PROGRAM)]), stdin=pipe, stdout=pipe, stderr=said, encoding="utf-8"
+            java_command(options, [str(PROGRAM)]), stdin=pipe, stdout=pipe, stderr=said, encoding="utf-8"
         ) as process,
     ):
         yield JavaLedgers(process, said)
