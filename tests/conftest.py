@@ -50,7 +50,9 @@ ONE_PROCESS = {
     "prometheus/": "Prometheus",
     "jvm/": "Java",
     "bookkeeper/": "BookKeeper",
+    "snapshot_storage/shared/bookkeeper/test_footprint.py": "BookKeeper",
     "snapshot_storage/shared/bookkeeper/test_real_cluster.py": "BookKeeper",
+    "snapshot_storage/shared/bookkeeper/test_requests.py": "BookKeeper",
     "integration/crashes/test_kill_over_bookkeeper.py": "BookKeeper",
     "snapshot_storage/shared/clouds/": "object stores",
 }
