@@ -1,6 +1,7 @@
 """Reads documents, with the blobs that belong to them, while other processes replace them."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -120,18 +121,28 @@ async def read_parts(documents: DocumentStore, blobs: BlobStore, topic: str, cur
     gone_version = None
     for _ in range(READ_ATTEMPTS_MAX):
         known = await read_document(documents, blobs, topic, cursor)
-        contents = {}
-        for part in known.document.parts:
-            try:
-                contents[part.pointer] = await blobs.get(topic, cursor, part.pointer)
-            except SnapshotNotFound:
-                if known.version != gone_version:
-                    # A commit has replaced the document meanwhile, or the part is lost: the next reading shows it.
-                    break
-        else:
+        # Together: there are few, and each is a round trip or two.
+        try:
+            async with asyncio.TaskGroup() as reads:
+                tasks = {
+                    part.pointer: reads.create_task(_blob(blobs, topic, cursor, part.pointer))
+                    for part in known.document.parts
+                }
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        contents = {pointer: content for pointer, task in tasks.items() if (content := task.result()) is not None}
+        # A part is missing because a commit has replaced the document meanwhile, or is lost: the next reading shows it.
+        if len(contents) == len(tasks) or known.version == gone_version:
             return replace(known, blobs=contents)
         gone_version = known.version
     raise _keeps_changing(topic, cursor)
+
+
+async def _blob(blobs: BlobStore, topic: str, cursor: str, pointer: bytes) -> bytes | None:
+    """Return a blob; None if it is gone."""
+    with contextlib.suppress(SnapshotNotFound):
+        return await blobs.get(topic, cursor, pointer)
+    return None
 
 
 def _keeps_changing(topic: str, cursor: str) -> StorageUnavailable:
