@@ -19,7 +19,7 @@ MEASURED_BOOKIE: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=512m", "-XX:Tiere
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What keeps snapshots while the benchmark runs."""
+    """A storage that a benchmark runs over."""
 
     name: str
     url: Callable[[str], str]

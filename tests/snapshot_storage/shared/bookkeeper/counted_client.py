@@ -11,7 +11,7 @@ from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked of the servers."""
+    """Requests to the servers, and bytes that went with them."""
 
     zookeeper: dict[str, int]
     """Requests to ZooKeeper by kind."""

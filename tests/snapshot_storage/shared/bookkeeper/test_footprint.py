@@ -19,7 +19,7 @@ BATCH = 10_000
 
 @dataclass(frozen=True)
 class Footprint:
-    """What ZooKeeper says that it holds in memory: nodes, and the bytes of their paths and values."""
+    """Memory that ZooKeeper says it needs: nodes, and the bytes of their paths and values."""
 
     nodes: int
     bytes: int

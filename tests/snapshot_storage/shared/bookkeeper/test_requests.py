@@ -7,6 +7,7 @@ import pytest
 
 from delayed_tracker.storage.add_log import LogAppend
 from delayed_tracker.storage.bookkeeper.log.add_log import BookKeeperAddLog
+from delayed_tracker.storage.bookkeeper.log.own_log import ROLL_BYTES
 from delayed_tracker.storage.bookkeeper.storage import BookKeeperStorage
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 from delayed_tracker.storage.protocol import LogMark
@@ -24,17 +25,17 @@ NEW_LEDGER = {"exists": 1, "create": 1, "delete": 1}
 class Counted:
     """A storage or an add log, and what it has asked of its servers since the last look."""
 
-    def __init__(self, url: BookKeeperUrl) -> None:
+    def __init__(self, url: BookKeeperUrl, *, roll_bytes: int = ROLL_BYTES) -> None:
         self._clients: list[CountedClient] = []
         self.storage = BookKeeperStorage(url, connect=self._connect)
-        self.log = BookKeeperAddLog(url, connect=self._connect)
+        self.log = BookKeeperAddLog(url, roll_bytes=roll_bytes, connect=self._connect)
 
     def _connect(self, url: BookKeeperUrl) -> CountedClient:
         self._clients.append(CountedClient(url))
         return self._clients[-1]
 
     async def asked(self) -> Asked:
-        """What was asked since the last look, with what a commit has left to a task of its own."""
+        """Return the requests since the last look, with those that a commit has left to a task of its own."""
         if self.storage._catalogue is not None:
             await self.storage._catalogue.finish()
         return self._clients[-1].asked()
@@ -185,4 +186,21 @@ async def test_requests_and_bytes_of_the_add_log(url: BookKeeperUrl):
     assert asked.entries["ADD_ENTRY"] == 3
     assert asked.entries["READ_ENTRY"] < 10
     await other.log.close()
+    await log.close()
+
+
+async def test_requests_of_the_add_logs_next_ledger(url: BookKeeperUrl):
+    """The full ledger is closed as by a recovery, the next one created, and an old one that nobody needs deleted."""
+    counted = Counted(url, roll_bytes=1_000)
+    log = counted.log
+    await log.start()
+    await log.take_over(*TRACKER, epoch=1, writer="first")
+    await log.append([LogAppend(*TRACKER, 1, 1, [bytes(1_000)])], writer="first")
+    await counted.asked()
+    await log.append([LogAppend(*TRACKER, 1, 2, [bytes(1_000)])], writer="first")
+    asked = await counted.asked()
+    assert asked.zookeeper == {**NEW_LEDGER, "sync": 2, "get": 1, "multi": 3, "children": 1}
+    await log.cut([(*TRACKER, 1)])
+    # The cut needs a ledger of its own, too, and nothing needs the first one any more.
+    assert (await counted.asked()).zookeeper_count == 10 + 6
     await log.close()
