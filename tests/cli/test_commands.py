@@ -30,6 +30,7 @@ GROUPS = {
         "compact",
     ],
     "ledgers": ["list", "stats", "verify", "import"],
+    "storage": ["copy", "check", "stat"],
 }
 NOBODY = ["--server", "127.0.0.1:1"]
 TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "sub-1"]

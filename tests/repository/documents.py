@@ -13,6 +13,7 @@ IN_ORDER: Final = (
     "docs/dispatcher.md",
     "docs/ledgers.md",
     "docs/inspecting.md",
+    "docs/moving-storage.md",
     "docs/spark.md",
 )
 """Documents with commands, in the order in which their commands run: each may use what the commands before it left."""

@@ -23,7 +23,10 @@ from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
 from delayed_tracker.service.server import BoundAddresses, TrackerServer, serve
 from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.settings import Settings
-from delayed_tracker.storage.errors import StorageInUse, UnknownStorageScheme
+from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageInUse, UnknownStorageScheme
+from delayed_tracker.storage.maintenance.copy_marker import begin_copy
+from delayed_tracker.storage.maintenance.working import Retries
+from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.harness.settings import settings_of
@@ -174,6 +177,22 @@ async def test_a_storage_that_cannot_be_started_names_its_setting(tmp_path: Path
     with pytest.raises(InvalidInput, match=r"^bucketSnapshotStorageUrl: .* name a file in it$") as raised:
         await TrackerServer(settings(storage_url=url)).start()
     assert (raised.value.field, raised.value.value) == ("bucketSnapshotStorageUrl", url)
+
+
+async def test_an_unfinished_copy_is_not_served(tmp_path: Path):
+    """The error says how to complete it, and the storage is free for that."""
+    url = f"sqlite:{tmp_path / 'tracker.db'}"
+    storage = open_storage(url)
+    await storage.start()
+    copy = await begin_copy(storage, url, "file:///source", Retries())
+    await storage.close()
+    with pytest.raises(StorageFormatUnsupported, match="storage copy --from file:///source"):
+        await TrackerServer(settings(storage_url=url)).start()
+    await storage.start()
+    await copy.end(storage, Retries())
+    await storage.close()
+    async with running(settings(storage_url=url)):
+        pass
 
 
 async def test_a_stop_ends_waiting_polls_and_tells_watchers_first():

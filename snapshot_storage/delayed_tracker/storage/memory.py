@@ -14,6 +14,7 @@ from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
     LogMark,
+    SnapshotPlaces,
     StoredSnapshot,
     require_entry_range,
     require_epoch,
@@ -153,8 +154,17 @@ class MemoryStorage:
         catalogue = self._catalogues.get((topic, cursor), _Catalogue())
         ordered = sorted(catalogue.entries.values(), key=lambda entry: (entry.first, entry.last, entry.bucket_id))
         return CatalogueState(
-            catalogue.epoch, tuple(ordered), mark_delete=catalogue.mark_delete, log_mark=catalogue.log_mark
+            catalogue.epoch,
+            tuple(ordered),
+            mark_delete=catalogue.mark_delete,
+            log_mark=catalogue.log_mark,
+            writer=catalogue.writer,
         )
+
+    async def snapshot_places(self) -> SnapshotPlaces:
+        """Return the trackers that have snapshots."""
+        self._require_started()
+        return SnapshotPlaces(frozenset((snapshot.topic, snapshot.cursor) for snapshot in self._snapshots.values()))
 
     def _require_started(self) -> None:
         if not self._started:

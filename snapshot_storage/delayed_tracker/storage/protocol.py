@@ -13,7 +13,7 @@ from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
-from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.errors import SnapshotConflict
 
@@ -78,11 +78,22 @@ class CatalogueState:
     """Mark-delete position of the cursor, recorded by the last write that had one."""
     log_mark: LogMark = LogMark()
     """Part of the add log that the entries contain, recorded by the last write that had one."""
+    writer: str = field(default="", compare=False)
+    """Writer that recorded the epoch; empty for an anonymous one, and in backends that do not tell."""
 
     @property
     def last_seal_number(self) -> int:
         """Highest seal number of the entries, 0 if there is none; new numbers are above it."""
         return max((entry.seal_number or 0 for entry in self.entries), default=0)
+
+    @property
+    def mark_delete_in_force(self) -> Position:
+        """Highest mark-delete position on record; BEFORE_ALL if there is none.
+
+        An entry has the position of the time when it was written, and that may be lower than the recorded one.
+        """
+        known = [entry.mark_delete for entry in self.entries if entry.mark_delete is not None]
+        return max([*known, self.mark_delete or BEFORE_ALL])
 
 
 def require_entry_range(first: int, last: int) -> None:
@@ -161,6 +172,25 @@ class RequestTimes:
         """Count a request."""
         self.sum_s += duration_s
         self.counts[bisect_left(REQUEST_BOUNDS_S, duration_s)] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlaces:
+    """Where a storage has snapshots, whatever its catalogues say."""
+
+    trackers: frozenset[tuple[str, str]]
+    """Every (topic, cursor) with a complete snapshot."""
+    nameless: tuple[str, ...] = ()
+    """Places with complete snapshots whose tracker cannot be told from their names, ascending."""
+
+
+@runtime_checkable
+class FindsSnapshots(Protocol):
+    """A backend that finds snapshots of trackers that no catalogue knows; others do not implement this."""
+
+    async def snapshot_places(self) -> SnapshotPlaces:
+        """Return where there are snapshots. Raises StorageUnavailable."""
+        ...
 
 
 @dataclass(slots=True)

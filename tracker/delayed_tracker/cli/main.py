@@ -35,7 +35,11 @@ PROGRAM = Program(
         "assets": "delayed_tracker.cli.service.assets:assets",
         "warm": "delayed_tracker.cli.service.warm:warm",
     },
-    groups={"topics": "delayed_tracker.cli.topics.commands:app", "ledgers": "delayed_tracker.cli.ledgers.commands:app"},
+    groups={
+        "topics": "delayed_tracker.cli.topics.commands:app",
+        "ledgers": "delayed_tracker.cli.ledgers.commands:app",
+        "storage": "delayed_tracker.cli.storage.commands:app",
+    },
 )
 
 

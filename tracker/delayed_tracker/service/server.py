@@ -58,6 +58,7 @@ from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.storage.degradation import degradation_of
 from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.maintenance.copy_marker import require_no_unfinished_copy
 from delayed_tracker.storage.reports import cluster_report_of
 
 if TYPE_CHECKING:
@@ -214,6 +215,7 @@ class TrackerServer:
         except InvalidInput as error:
             # The backend's error names its part of the URL; the operator needs the setting's key and the whole URL.
             raise InvalidInput(STORAGE_KEY, self.settings.storage.storage_url, error.remedy) from error
+        await require_no_unfinished_copy(self.trackers.storage)
 
     async def stop(self) -> None:
         """Drain in order, within the grace period. Harmless if the service has not started."""

@@ -20,7 +20,7 @@ from delayed_tracker.bookkeeper.reading.reader import LedgerReader
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
 from delayed_tracker.storage.bookkeeper.connecting import create_ledger
 from delayed_tracker.storage.bookkeeper.kept_readers import KeptReaders
-from delayed_tracker.storage.bookkeeper.registrations import Registration
+from delayed_tracker.storage.bookkeeper.registrations import TRACKERS, Registration
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, SnapshotTooLarge, StorageUnavailable
 
@@ -196,6 +196,20 @@ class TrackerLedgers:
             except NodeMissing:
                 return []
         return [found for name in names if (found := Registration.parse(folder, name)) is not None]
+
+    async def folders(self) -> list[str]:
+        """Return the folders of all trackers that have, or had, ledgers."""
+        with unavailable():
+            found = []
+            for group in await self._children(TRACKERS):
+                found += [f"{TRACKERS}/{group}/{name}" for name in await self._children(f"{TRACKERS}/{group}")]
+        return found
+
+    async def _children(self, path: str) -> list[str]:
+        try:
+            return await self._client.zookeeper.children(f"{self._url.root}/{path}")
+        except NodeMissing:
+            return []
 
 
 async def _add_all(writer: LedgerWriter, entries: AsyncIterable[bytes]) -> None:

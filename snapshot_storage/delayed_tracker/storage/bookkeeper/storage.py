@@ -17,16 +17,18 @@ from delayed_tracker.bookkeeper.metadata.errors import NodeExists
 from delayed_tracker.storage.bookkeeper.connecting import Connect, client_of
 from delayed_tracker.storage.bookkeeper.documents import DOCUMENT_BYTES_MAX, LedgerBlobs, ZooKeeperDocuments
 from delayed_tracker.storage.bookkeeper.ledgers import TrackerLedgers, unavailable
-from delayed_tracker.storage.bookkeeper.registrations import SNAPSHOT, Registration, folder_of
+from delayed_tracker.storage.bookkeeper.registrations import SNAPSHOT, TRACKERS, Registration, folder_of
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageInUse
 from delayed_tracker.storage.protocol import (
+    SnapshotPlaces,
     StoredSnapshot,
     require_entry_range,
 )
 from delayed_tracker.storage.reports import ClusterReport
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
 from delayed_tracker.storage.shared.document_store import DocumentStore
+from delayed_tracker.storage.shared.names import places_of
 from delayed_tracker.storage.shared.storage import SharedStorage
 
 FORMAT: Final = b"delayed-tracker bookkeeper 1\n"
@@ -177,6 +179,16 @@ class BookKeeperStorage(SharedStorage):
             (StoredSnapshot(registration.ledger_id, registration.epoch) for registration in found),
             key=lambda stored: stored.bucket_id,
         )
+
+    async def snapshot_places(self) -> SnapshotPlaces:
+        """Return the trackers that have finished snapshots, by their registrations: a request for each tracker."""
+        ledgers = self._opened_ledgers()
+        paths = [
+            folder.removeprefix(f"{TRACKERS}/")
+            for folder in await ledgers.folders()
+            if any(found.kind == SNAPSHOT and found.closed for found in await ledgers.registered(folder))
+        ]
+        return places_of(paths, await self.trackers())
 
     def _opened_ledgers(self) -> TrackerLedgers:
         self._opened()

@@ -37,11 +37,13 @@ from delayed_tracker.storage.objects.snapshot_object import (
     read_tail,
 )
 from delayed_tracker.storage.protocol import (
+    SnapshotPlaces,
     StoredSnapshot,
     require_entry_range,
 )
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
 from delayed_tracker.storage.shared.document_store import Stale
+from delayed_tracker.storage.shared.names import places_of
 from delayed_tracker.storage.shared.storage import SharedStorage
 
 FORMAT_KEY: Final = "format"
@@ -209,6 +211,15 @@ class ObjectStorage(SharedStorage):
                 self._known.add(KnownObject(key, listed.size_bytes, 0))
                 found.append(StoredSnapshot(key.number, key.epoch))
         return sorted(found, key=lambda stored: stored.bucket_id)
+
+    async def snapshot_places(self) -> SnapshotPlaces:
+        """Return the trackers that have snapshots, by a listing of all objects."""
+        self._opened()
+        keys = (ObjectKey.parse(listed.key) for listed in await self._objects.listing(f"{IMMUTABLE}/"))
+        folders = {key.folder for key in keys if key is not None and key.kind == SNAPSHOT}
+        return places_of(
+            (folder.removeprefix(f"{IMMUTABLE}/").rstrip("/") for folder in folders), await self.trackers()
+        )
 
     def pointer_of(self, bucket_id: int) -> bytes:
         """Return what a catalogue keeps of a snapshot; empty if its sizes are not known here."""

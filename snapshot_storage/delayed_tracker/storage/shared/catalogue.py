@@ -270,7 +270,12 @@ class SharedCatalogue:
             )
         entries.sort(key=lambda entry: (entry.first, entry.last, entry.bucket_id))
         return CatalogueState(
-            document.epoch, tuple(entries), tuple(sorted(corrupt)), document.mark_delete, document.log_mark
+            document.epoch,
+            tuple(entries),
+            tuple(sorted(corrupt)),
+            document.mark_delete,
+            document.log_mark,
+            document.writer,
         )
 
 

@@ -7,9 +7,11 @@ hexadecimal digits of a hash come before each name, so that no folder has all of
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.protocol import SnapshotPlaces
 
 NAME_CHARACTERS_MAX: Final = 200
 
@@ -42,6 +44,24 @@ def tracker_of(path: str) -> tuple[str, str] | None:
     except UnicodeDecodeError:
         return None
     return tracker if tracker_path(*tracker) == path else None
+
+
+def places_of(paths: Iterable[str], known: Iterable[tuple[str, str]]) -> SnapshotPlaces:
+    """Return the trackers of names that have snapshots.
+
+    Args:
+        paths: names with their folders.
+        known: trackers that the catalogue knows, by which hashed names are told.
+    """
+    trackers, nameless = set(), []
+    by_path = {tracker_path(*tracker): tracker for tracker in known}
+    for path in paths:
+        tracker = by_path.get(path) or tracker_of(path)
+        if tracker is None:
+            nameless.append(path)
+        else:
+            trackers.add(tracker)
+    return SnapshotPlaces(frozenset(trackers), tuple(sorted(nameless)))
 
 
 def _escaped(field: str, text: str) -> str:

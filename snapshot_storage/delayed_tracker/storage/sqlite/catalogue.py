@@ -29,12 +29,12 @@ def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueSt
     with read_transaction(connection):
         tracker = connection.execute(
             "SELECT tracker_id, epoch, mark_delete_ledger_id, mark_delete_entry_id,"
-            " log_number, offered_ledger_id, offered_entry_id FROM trackers WHERE topic = ? AND cursor = ?",
+            " log_number, writer, offered_ledger_id, offered_entry_id FROM trackers WHERE topic = ? AND cursor = ?",
             (topic, cursor),
         ).fetchone()
         if tracker is None:
             return CatalogueState()
-        tracker_id, epoch, mark_ledger_id, mark_entry_id, log_number, *offered = tracker
+        tracker_id, epoch, mark_ledger_id, mark_entry_id, log_number, writer, *offered = tracker
         rows = connection.execute(
             f"SELECT crc32c, {_COLUMNS} FROM catalogue WHERE tracker_id = ?"  # noqa: S608  # column names of ours
             " ORDER BY first_ledger_id, first_entry_id, last_ledger_id, last_entry_id, bucket_id",
@@ -49,7 +49,7 @@ def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueSt
         else:
             corrupt.append(row[0])
     mark_delete, log_mark = _position(mark_ledger_id, mark_entry_id), LogMark(log_number, _position(*offered))
-    return CatalogueState(epoch, tuple(entries), tuple(corrupt), mark_delete, log_mark)
+    return CatalogueState(epoch, tuple(entries), tuple(corrupt), mark_delete, log_mark, writer)
 
 
 def fence(connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, writer: str) -> int:

@@ -7,7 +7,7 @@ from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.errors import SnapshotNotFound
-from delayed_tracker.storage.protocol import StoredSnapshot
+from delayed_tracker.storage.protocol import SnapshotPlaces, StoredSnapshot
 from delayed_tracker.storage.sqlite.blocks import entries_of, rows_of
 from delayed_tracker.storage.sqlite.schema import ENTRY_BITS, ENTRY_ID_MAX
 from delayed_tracker.storage.sqlite.threads import read_transaction, transaction
@@ -130,6 +130,11 @@ def list_snapshots(connection: sqlite3.Connection, topic: str, cursor: str) -> l
         (topic, cursor),
     )
     return [StoredSnapshot(bucket_id, epoch) for bucket_id, epoch in rows]
+
+
+def trackers(connection: sqlite3.Connection) -> SnapshotPlaces:
+    """Return the trackers that have complete snapshots."""
+    return SnapshotPlaces(frozenset(connection.execute("SELECT DISTINCT topic, cursor FROM snapshots WHERE complete")))
 
 
 def _sizes(connection: sqlite3.Connection, bucket_id: int) -> tuple[int, int]:

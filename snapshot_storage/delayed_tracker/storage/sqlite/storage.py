@@ -21,6 +21,7 @@ from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
     LogMark,
+    SnapshotPlaces,
     StorageSpace,
     StoredSnapshot,
     require_entry_range,
@@ -159,6 +160,10 @@ class SqliteStorage:
         """Return every complete snapshot of the tracker, ascending by bucket id."""
         require_text(topic, cursor)
         return await self._read(partial(sqlite_snapshots.list_snapshots, topic=topic, cursor=cursor))
+
+    async def snapshot_places(self) -> SnapshotPlaces:
+        """Return the trackers that have complete snapshots."""
+        return await self._read(sqlite_snapshots.trackers)
 
     async def trackers(self) -> list[tuple[str, str]]:
         """Return every (topic, cursor) with a catalogue that was not forgotten."""

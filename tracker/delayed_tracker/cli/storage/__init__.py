@@ -1,4 +1,4 @@
-"""Commands of ``delayed-tracker`` about the files of a SQLite storage: copy, put back, make small.
+"""Commands of ``delayed-tracker`` about storages: the files of a SQLite storage, and whole storages of any kind.
 
-Open ``backup.py`` first.
+Open ``backup.py`` first, then ``commands.py``.
 """

@@ -19,6 +19,13 @@ BackupFile = Annotated[
         help="The copy: this file, and FILE.add-log for the log of adds.", metavar="FILE", callback=reject_tilde_path
     ),
 ]
+AnyStorage = Annotated[
+    str,
+    typer.Argument(
+        help="Storage: sqlite:PATH, which no service has open; or file:///DIR, s3://, gs://, az://, bookkeeper:zk://…",
+        metavar="URL",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 
 

@@ -14,6 +14,7 @@ from delayed_tracker.core.index.membership import Membership
 from delayed_tracker.core.index.run_heap import RunHeap
 from delayed_tracker.core.index.segment_queue import SegmentQueue
 from delayed_tracker.core.rules.fixed_delay import FixedDelayDetector
+from delayed_tracker.core.rules.recovery import claim_after_loss
 from delayed_tracker.core.values.changes import Change, OfferedThrough
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.counters import Counters
@@ -131,7 +132,7 @@ class TrackerState:
         """Take the dispatcher's claim back to before a position, which was lost."""
         if self.offered_through < position:
             return
-        self.offered_through = max(BEFORE_ALL, Position(position.ledger_id, position.entry_id - 1))
+        self.offered_through = claim_after_loss(self.offered_through, position)
         self.note(OfferedThrough(self.offered_through))
 
     # -- the next deadline -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from delayed_tracker.core.rules.segment import SegmentBounds
-from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 
@@ -77,6 +77,16 @@ def leading_due_segments(bounds: SegmentBounds, cutoff_ms: int | None) -> int:
 def needs_metadata(bounds: SegmentBounds, cutoff_ms: int | None) -> bool:
     """Return True if the union of the bits is not enough: some leading segments are wholly due, but not all."""
     return 0 < leading_due_segments(bounds, cutoff_ms) < len(bounds)
+
+
+def claim_after_loss(offered_through: Position, lost_from: Position) -> Position:
+    """Return the dispatcher's claim when positions from ``lost_from`` on are lost: it ends before them.
+
+    If the first position of all is lost, or BEFORE_ALL is given, nothing is claimed (BEFORE_ALL).
+    """
+    if offered_through < lost_from:
+        return offered_through
+    return max(BEFORE_ALL, Position(lost_from.ledger_id, lost_from.entry_id - 1))
 
 
 def plan_recovery(

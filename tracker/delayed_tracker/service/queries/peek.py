@@ -11,10 +11,11 @@ from delayed_tracker.core.inspect.inspection import UnloadedSegments
 from delayed_tracker.core.values.columns import INT63_MAX, BoolArray, IndexColumns
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-from delayed_tracker.service.queries.segment_reader import SegmentReader, batch_end
+from delayed_tracker.service.queries.segment_reader import SegmentReader
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
+from delayed_tracker.storage.maintenance.verification import batch_end
 
 PEEK_MESSAGES_MAX = 10_000
 _LOOKS_MAX = 3

@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 
-from delayed_tracker.core.values.columns import IndexColumns, Int64Array
+from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadata, decode_segments
 from delayed_tracker.storage.errors import SnapshotCorrupt
-
-READ_INDEXES_MAX = 50_000
-"""Maximum rows of one read; a larger segment is read alone. It bounds the memory of a query."""
 
 
 class SegmentReader:
@@ -63,13 +60,3 @@ class SegmentReader:
             return await self._access.offload(decode_segments, entries)
         except SnapshotCorrupt as error:
             raise SnapshotCorrupt(f"bucket {self.bucket_id}: {error.message}") from error
-
-
-def batch_end(counts: Int64Array, first: int, *, rows_max: int = READ_INDEXES_MAX) -> int:
-    """Return the last segment of a read that begins at ``first``: at most ``rows_max`` rows, or one segment."""
-    total = 0
-    for segment in range(first, len(counts)):
-        total += int(counts[segment])
-        if total > rows_max:
-            return max(first, segment - 1)
-    return len(counts) - 1

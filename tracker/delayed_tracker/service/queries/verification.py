@@ -7,43 +7,19 @@ is not being stored or deleted.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-
-from delayed_tracker.core.rules.segment import SegmentBounds
-from delayed_tracker.core.values.columns import IndexColumns
-from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import TrackerKey, TrackerNotOpen
-from delayed_tracker.service.queries.segment_reader import SegmentReader, batch_end
+from delayed_tracker.service.queries.segment_reader import SegmentReader
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.service.trackers.registry import TrackerRegistry
-from delayed_tracker.storage.codec.codec import SnapshotMetadata
-from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
+from delayed_tracker.storage.maintenance.verification import Verdict, verify_snapshot
 from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, StoredSnapshot
-from delayed_tracker.storage.summary import decode_summary
 
 Answer = TypeVar("Answer")
-
-
-@dataclass(slots=True)
-class Verdict:
-    """Result for one snapshot: the numbers read, and the problems found."""
-
-    bucket_id: int
-    segment_count: int = 0
-    index_count: int = 0
-    byte_count: int = 0
-    problems: list[str] = field(default_factory=list)
-    """One sentence for each problem."""
-
-    def expect(self, holds: bool, problem: str) -> None:
-        """Add a problem unless ``holds`` is true."""
-        if not holds:
-            self.problems.append(problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,88 +107,8 @@ class SnapshotVerification:
         return host.core_for_reading().remaining() if host is not None and host.state is HostState.READY else {}
 
     async def _verify(self, entry: CatalogueEntry, verdict: Verdict) -> None:
-        reader = SegmentReader(self._access, entry.bucket_id, self._counters)
-        try:
-            metadata = await reader.metadata()
-            held = await self._verify_segments(reader, metadata, verdict)
-            length = verdict.byte_count = await reader.length()
-        except SnapshotNotFound as error:
-            verdict.problems.append(f"It is missing, or part of it: {error.message}.")
-            return
-        except SnapshotCorrupt as error:
-            verdict.problems.append(f"It is damaged: {error.message}.")
-            return
-        _verify_summary(entry, metadata.bounds, held, length, verdict)
+        held = await verify_snapshot(entry, SegmentReader(self._access, entry.bucket_id, self._counters), verdict)
         tracked = self._tracked().get(entry.bucket_id)
-        if tracked is not None:
+        if held is not None and tracked is not None:
             missing = len(tracked) - tracked.intersection_count(held)
             verdict.expect(not missing, f"{missing} tracked positions are not in it.")
-
-    async def _verify_segments(
-        self, reader: SegmentReader, metadata: SnapshotMetadata, verdict: Verdict
-    ) -> PositionBitmap:
-        """Read every segment; return the positions found."""
-        bounds = metadata.bounds
-        held = PositionBitmap()
-        first = 0
-        while first < len(bounds):
-            last = batch_end(bounds.count, first)
-            stored = await reader.entries(first, last)
-            for segment, encoded in enumerate(stored, start=first):
-                verdict.byte_count += len(encoded)
-                rows = await reader.decode([encoded])
-                verdict.segment_count += 1
-                verdict.index_count += len(rows)
-                fault = _segment_fault(rows, bounds, metadata.segment_bits[segment], segment)
-                verdict.expect(not fault, f"Segment {segment}: {fault}.")
-                repeated = len(rows) - held.add(rows.positions)
-                verdict.expect(not repeated, f"Segment {segment} repeats {repeated} positions.")
-            first = last + 1
-        return held
-
-
-def _segment_fault(rows: IndexColumns, bounds: SegmentBounds, bits: PositionBitmap, segment: int) -> str:
-    """Return the first contradiction between a segment's rows and the snapshot's metadata; empty if there is none."""
-    count = int(bounds.count[segment])
-    if len(rows) != count:
-        return f"it has {len(rows)} rows where the metadata counts {count}"
-    if PositionBitmap.of(rows.positions) != bits:
-        return "its positions are not those of its bitmap in the metadata"
-    if not count:
-        return "it is empty"
-    deadlines = rows.deliver_at_ms
-    least, most = int(bounds.min_deliver_at_ms[segment]), int(bounds.max_deliver_at_ms[segment])
-    if (int(deadlines.min()), int(deadlines.max())) != (least, most):
-        return f"its deadlines span {deadlines.min()} to {deadlines.max()}, in the metadata {least} to {most}"
-    if bool((np.diff(deadlines) < 0).any()):
-        return "its deadlines do not ascend"
-    return ""
-
-
-def _verify_summary(
-    entry: CatalogueEntry, bounds: SegmentBounds, held: PositionBitmap, length: int, verdict: Verdict
-) -> None:
-    lowest, highest = held.first(), held.last()
-    inside = lowest is not None and highest is not None and entry.first <= lowest and highest <= entry.last
-    verdict.expect(inside, f"Its positions {lowest} to {highest} leave the catalogue's {entry.first} to {entry.last}.")
-    try:
-        PositionBitmap.deserialize(entry.consumed)
-    except InvalidInput:
-        verdict.problems.append("The consumed positions in the catalogue do not decode; they come back as duplicates.")
-    if not entry.summary:
-        return  # written by another program, which stores no summary
-    try:
-        summary = decode_summary(entry.summary)
-    except (SnapshotCorrupt, StorageFormatUnsupported) as error:
-        verdict.problems.append(f"The catalogue's summary of it does not decode: {error.message}.")
-        return
-    for name, ours, theirs in (
-        ("row counts", summary.bounds.count, bounds.count),
-        ("first deadlines", summary.bounds.min_deliver_at_ms, bounds.min_deliver_at_ms),
-        ("last deadlines", summary.bounds.max_deliver_at_ms, bounds.max_deliver_at_ms),
-    ):
-        verdict.expect(np.array_equal(ours, theirs), f"The catalogue's {name} are not those of its metadata.")
-    verdict.expect(summary.bits == held, "The catalogue's bitmap is not that of its rows.")
-    verdict.expect(
-        summary.snapshot_bytes == length, f"It has {length} bytes where the catalogue says {summary.snapshot_bytes}."
-    )

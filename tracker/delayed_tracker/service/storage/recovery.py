@@ -31,12 +31,12 @@ from delayed_tracker.storage.errors import (
     StorageError,
     StorageFormatUnsupported,
 )
+from delayed_tracker.storage.maintenance.claiming import claim_tracker
 from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark
 from delayed_tracker.storage.summary import BucketSummary, decode_summary
 
 Answer = TypeVar("Answer")
 
-FENCE_ATTEMPTS_MAX = 3
 OPERATIONS_AT_ONCE_MAX = 8
 
 
@@ -83,9 +83,12 @@ class TrackerRecovery:
             StorageUnavailable: nothing was recovered; try again.
             SnapshotConflict: other processes keep writing newer epochs; one of them owns the tracker.
         """
-        state, extent = await self._fence()
+        claimed = await claim_tracker(
+            self._storage, self._access.log, self._key, writer=self._access.writer, attempt=self._attempt
+        )
+        state, extent = claimed.state, claimed.extent
         await self._sweep(state)
-        in_force = max(_mark_delete(state), mark_delete or BEFORE_ALL)
+        in_force = max(state.mark_delete_in_force, mark_delete or BEFORE_ALL)
         if limits.kind is TrackerKind.IN_MEMORY:
             # The replay adds every position again. Snapshots that stayed would be stale at the next switch to buckets.
             await self._delete_all(state, extent, epoch=state.epoch, mark_delete=in_force)
@@ -110,7 +113,7 @@ class TrackerRecovery:
         state = await self._attempt(lambda: self._storage.list(*self._key))
         if state.epoch != epoch:
             raise self._fenced(epoch, state)
-        in_force = max(_mark_delete(state), mark_delete)
+        in_force = max(state.mark_delete_in_force, mark_delete)
         return await self._core(limits, state, extent, mark_delete=in_force, now=now)
 
     async def _core(
@@ -221,7 +224,7 @@ class TrackerRecovery:
         cleared = await self._tracked_count(state)
         extent = await self._take_over(epoch + 1)
         await self._delete_all(
-            state, extent, epoch=epoch + 1, mark_delete=_mark_delete(state) if reset_to is None else reset_to
+            state, extent, epoch=epoch + 1, mark_delete=state.mark_delete_in_force if reset_to is None else reset_to
         )
         return epoch + 1, cleared
 
@@ -249,7 +252,7 @@ class TrackerRecovery:
             extent = await self._take_over(own_epoch)
             if extent is not None:
                 # First, and in the same epoch: records that outlived the entries would be applied to nothing.
-                await self._delete_all(state, extent, epoch=own_epoch, mark_delete=_mark_delete(state))
+                await self._delete_all(state, extent, epoch=own_epoch, mark_delete=state.mark_delete_in_force)
             await self._attempt(lambda: self._storage.forget(*self._key, epoch=own_epoch, writer=self._access.writer))
         await self._delete_snapshots(own_epoch)
         return Deleted(state.epoch > 0, position_count)
@@ -328,35 +331,6 @@ class TrackerRecovery:
             return None
         return await self._attempt(lambda: log.take_over(*self._key, epoch=epoch, writer=self._access.writer))
 
-    async def _fence(self) -> tuple[CatalogueState, LogExtent | None]:
-        """Record a new epoch, so that no earlier owner can change what is read next.
-
-        If two processes choose the same epoch at the same time, the storage refuses the second, which tries the next
-        epoch. So the process that opens last owns the tracker.
-        """
-        state = await self._attempt(lambda: self._storage.list(*self._key))
-        for attempts_left in reversed(range(FENCE_ATTEMPTS_MAX)):
-            try:
-                fence = partial(
-                    self._storage.replace,
-                    *self._key,
-                    remove=(),
-                    add=(),
-                    epoch=state.epoch + 1,
-                    writer=self._access.writer,
-                )
-                fenced = await self._attempt(fence)
-                extent = await self._take_over(state.epoch + 1)
-                break
-            except SnapshotConflict:
-                if not attempts_left:
-                    raise
-                state = await self._attempt(lambda: self._storage.list(*self._key))
-        if fenced is None:
-            # Read again: the earlier owner could commit until the new epoch was recorded.
-            fenced = await self._attempt(lambda: self._storage.list(*self._key))
-        return fenced, extent
-
     async def _sweep(self, state: CatalogueState) -> None:
         """Delete the snapshots of older epochs that no catalogue entry names, which a crash left.
 
@@ -433,15 +407,6 @@ def _summaries(entries: Sequence[CatalogueEntry]) -> list[BucketSummary | None]:
         except (SnapshotCorrupt, StorageFormatUnsupported):
             found.append(None)  # the snapshot's metadata has the same content
     return found
-
-
-def _mark_delete(state: CatalogueState) -> Position:
-    """Return the highest mark-delete position in the catalogue.
-
-    An entry has the position of the time when it was written, and that may be lower than the recorded one.
-    """
-    known = [entry.mark_delete for entry in state.entries if entry.mark_delete is not None]
-    return max([*known, state.mark_delete or BEFORE_ALL])
 
 
 def _consumed(entry: CatalogueEntry) -> PositionBitmap:
