@@ -14,7 +14,7 @@ from delayed_tracker.storage.maintenance.working import Progress
 def stat(url: AnyStorage, *, as_json: AsJson = False) -> None:
     """Show what a storage has of each tracker, and in all; no snapshot is read.
 
-    A storage that several machines reach may be in use. There the add log shows the records of owners that have ended alone.
+    A storage that several machines reach may be in use; the log bytes are then those of instances that have ended.
 
     Example: delayed-tracker storage stat sqlite:data/tracker.db
     """
