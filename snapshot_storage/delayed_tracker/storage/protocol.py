@@ -176,7 +176,7 @@ class RequestTimes:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlaces:
-    """Where a storage has snapshots, whatever its catalogues say."""
+    """Places where a storage has snapshots, whatever its catalogues say."""
 
     trackers: frozenset[tuple[str, str]]
     """Every (topic, cursor) with a complete snapshot."""

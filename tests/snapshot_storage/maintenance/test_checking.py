@@ -177,7 +177,7 @@ async def test_an_owner_that_is_faster_than_the_repair_keeps_the_tracker(storage
 
 
 async def test_trackers_that_no_catalogue_knows_are_found(storage):
-    """What a deleted tracker has left is an orphan; a tracker whose catalogue is gone is reported, and not touched."""
+    """Snapshots that a deleted tracker has left are orphans; a tracker whose catalogue is gone is reported, and not touched."""
     await storage.snapshots.replace(*DELETED, remove=(), add=(), epoch=3, writer=OWNER)
     await stored_bucket(storage.snapshots, 1, key=DELETED, epoch=2)
     await storage.snapshots.forget(*DELETED, epoch=3, writer=OWNER)

@@ -107,7 +107,7 @@ async def test_everything_arrives():
 
 
 async def test_the_owner_at_the_source_is_fenced():
-    """Whoever had a tracker open there can write no more, in the catalogue and in the log."""
+    """An owner that had a tracker open there can write no more, in the catalogue and in the log."""
     async with filled() as source, in_memory() as target:
         await copied(source, target)
         with pytest.raises(SnapshotConflict):

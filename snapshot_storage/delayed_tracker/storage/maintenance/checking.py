@@ -41,7 +41,7 @@ class CheckedTracker:
     """Rows that were read, consumed ones included."""
     byte_count: int = 0
     problem: str = ""
-    """Why its catalogue cannot be read, or that there is none; empty if there is one."""
+    """Reason why its catalogue cannot be read, or that there is none; empty if there is one."""
     unsound: list[Verdict] = field(default_factory=list)
     """Verdicts on its snapshots with problems, ascending by bucket id."""
     orphans: list[int] = field(default_factory=list)

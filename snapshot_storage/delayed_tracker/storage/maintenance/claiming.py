@@ -24,7 +24,7 @@ class Attempt(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What catalogue and add log have of a tracker, read after every earlier owner was fenced."""
+    """Content of catalogue and add log of a tracker, read after every earlier owner was fenced."""
 
     epoch: int
     """Epoch that was recorded. That of the state is higher if another process has claimed the tracker since."""

@@ -43,7 +43,7 @@ class RepairedTracker:
     swept: list[int]
     """Orphans that were deleted, ascending."""
     offered_through: Position | None
-    """What the dispatcher claims to have offered, now that buckets are lost; None if it claims nothing."""
+    """Claim of the dispatcher in the catalogue, now that buckets are lost; None if it claims nothing."""
 
 
 async def repair_tracker(

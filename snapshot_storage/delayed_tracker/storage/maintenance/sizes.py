@@ -23,7 +23,7 @@ TRACKERS_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class TrackerSize:
-    """What a storage has of one tracker."""
+    """Sizes of one tracker in a storage."""
 
     topic: str
     cursor: str
@@ -42,7 +42,7 @@ class TrackerSize:
     log_bytes: int | None = None
     """Bytes of its records in the add log; None without a log."""
     problem: str = ""
-    """Why its catalogue cannot be read; empty if it can."""
+    """Reason why its catalogue cannot be read; empty if it can."""
 
 
 async def measure_storage(

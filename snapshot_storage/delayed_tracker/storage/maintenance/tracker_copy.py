@@ -41,7 +41,7 @@ SNAPSHOTS_AT_ONCE: Final = 4
 
 @dataclass(slots=True)
 class CopyCounts:
-    """What a copy has done so far, in this run."""
+    """Counts of one run of a copy, so far."""
 
     tracker_count: int = 0
     complete_before_count: int = 0
@@ -58,7 +58,7 @@ class CopyCounts:
 
 @dataclass(frozen=True, slots=True)
 class CopyRun:
-    """What all trackers of one run share."""
+    """Parts that all trackers of one run share."""
 
     source: WholeStorage
     target: WholeStorage
