@@ -10,7 +10,7 @@ from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.storage.maintenance.copy_marker import begin_copy
 from delayed_tracker.storage.maintenance.opening import opened_storage
 from delayed_tracker.storage.registry import open_storage
-from tests.snapshot_storage.maintenance.stores import KEY, OWNER, add_bucket, at_once, log_records
+from tests.snapshot_storage.shared.maintenance.stores import KEY, OWNER, add_bucket, at_once, log_records
 
 TOPIC, SUBSCRIPTION = KEY
 

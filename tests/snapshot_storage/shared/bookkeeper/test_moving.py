@@ -14,7 +14,8 @@ from delayed_tracker.storage.errors import SnapshotConflict
 from delayed_tracker.storage.maintenance.checking import check_storage
 from delayed_tracker.storage.maintenance.copying import copy_storage
 from delayed_tracker.storage.protocol import LogMark
-from tests.snapshot_storage.maintenance.stores import (
+from tests.snapshot_storage.shared.bookkeeper.memory_cluster import MemoryBookKeeper, MemoryCluster
+from tests.snapshot_storage.shared.maintenance.stores import (
     KEY,
     OWNER,
     add_bucket,
@@ -28,7 +29,6 @@ from tests.snapshot_storage.maintenance.stores import (
     uncut,
     whole,
 )
-from tests.snapshot_storage.shared.bookkeeper.memory_cluster import MemoryBookKeeper, MemoryCluster
 
 URL = BookKeeperUrl.parse("zk://zk:2181/ledgers")
 LONG_NAME = ("persistent://t/ns/" + "x" * 300, "billing")

@@ -13,7 +13,7 @@ from delayed_tracker.storage.maintenance.opening import opened_storage
 from delayed_tracker.storage.maintenance.sizes import measure_storage
 from delayed_tracker.storage.protocol import LogMark
 from tests.repository.project_tree import ROOT
-from tests.snapshot_storage.maintenance.stores import KEY, add_bucket, content, ignore, marked
+from tests.snapshot_storage.shared.maintenance.stores import KEY, add_bucket, content, ignore, marked
 
 OTHER = ("persistent://t/ns/orders", "audit")
 # The last two are reached once a run, the others with each snapshot or tracker.
@@ -26,7 +26,7 @@ KILLS = [
 async def run(source: str, target: str, point: str, time: int) -> int:
     """Copy in another process, which kills itself at a point; return its status."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.snapshot_storage.maintenance.copy_worker", source, target, point, str(time),
+        sys.executable, "-m", "tests.snapshot_storage.shared.maintenance.copy_worker", source, target, point, str(time),
         cwd=ROOT,
         env=dict(os.environ),
     )  # fmt: skip

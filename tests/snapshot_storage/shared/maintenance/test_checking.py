@@ -15,7 +15,7 @@ from delayed_tracker.storage.maintenance.repairing import repair_tracker
 from delayed_tracker.storage.maintenance.sizes import measure_storage
 from delayed_tracker.storage.maintenance.working import ATTEMPTS_MAX, Retries
 from delayed_tracker.storage.protocol import LogMark
-from tests.snapshot_storage.maintenance.stores import (
+from tests.snapshot_storage.shared.maintenance.stores import (
     KEY,
     OWNER,
     add_bucket,

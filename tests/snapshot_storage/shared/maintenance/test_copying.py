@@ -27,7 +27,7 @@ from delayed_tracker.storage.maintenance.working import Retries
 from delayed_tracker.storage.protocol import LogMark
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
 from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
-from tests.snapshot_storage.maintenance.stores import (
+from tests.snapshot_storage.shared.maintenance.stores import (
     KEY,
     OWNER,
     add_bucket,

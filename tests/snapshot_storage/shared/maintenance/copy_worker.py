@@ -1,6 +1,6 @@
 """Process that copies a storage until it kills itself at a named point.
 
-``python -m tests.snapshot_storage.maintenance.copy_worker SOURCE TARGET POINT TIME``
+``python -m tests.snapshot_storage.shared.maintenance.copy_worker SOURCE TARGET POINT TIME``
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import sys
 
 from delayed_tracker.storage.maintenance.copying import copy_storage
 from delayed_tracker.storage.maintenance.opening import opened_storage
-from tests.snapshot_storage.maintenance.stores import ignore
+from tests.snapshot_storage.shared.maintenance.stores import ignore
 
 
 async def copy(source: str, target: str, point: str, time: int) -> None:
