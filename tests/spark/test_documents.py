@@ -1,5 +1,6 @@
 """docs/spark.md is right: its example works, its tables are those of the code."""
 
+import asyncio
 import re
 import shlex
 from pathlib import Path
@@ -8,12 +9,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from delayed_tracker.cli.spark.main import PROGRAM
-from delayed_tracker.spark.schema import ENTRY_COLUMNS
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.spark.schema import ENTRY_COLUMNS, SNAPSHOT_COLUMNS
+from delayed_tracker.spark.snapshots.snapshot_options import SNAPSHOT_OPTIONS
 from delayed_tracker.spark.source.source_options import OPTIONS
+from delayed_tracker.storage.registry import open_storage
 from tests.repository import documents
 from tests.repository.project_tree import ROOT
+from tests.spark.harness.buckets import store_bucket
 
 GUIDE = documents.read("docs/spark.md")
+TOPIC, STORAGE = "persistent://lab/main/delayed", "file:///srv/tracker"
 EXAMPLES = documents.python_blocks(spark=True)
 
 
@@ -24,29 +30,53 @@ def table(heading: str) -> list[str]:
     return lines[start : lines.index("", start)]
 
 
-def test_all_options_are_in_the_table():
-    assert table("| option | default | meaning |") == [
+@pytest.mark.parametrize(
+    ("heading", "options"), [("option", OPTIONS), ("option of `delayed_snapshots`", SNAPSHOT_OPTIONS)]
+)
+def test_all_options_are_in_the_table(heading, options):
+    """The table of a data source has all of its options, with their defaults."""
+    assert table(f"| {heading} | default | meaning |") == [
         f"| `{option.name}` | {f'`{option.default}`' if option.default else 'none'} | {option.meaning} |"
-        for option in OPTIONS
+        for option in options
     ]
 
 
-def test_all_columns_are_in_the_table():
-    assert table("| column | type | meaning |") == [
-        f"| `{column.name}` | {column.type.simpleString()} | {column.meaning} |" for column in ENTRY_COLUMNS
+@pytest.mark.parametrize(
+    ("heading", "columns"), [("column", ENTRY_COLUMNS), ("column of `delayed_snapshots`", SNAPSHOT_COLUMNS)]
+)
+def test_all_columns_are_in_the_table(heading, columns):
+    """The table of a data source has all of its columns, with their types."""
+    assert table(f"| {heading} | type | meaning |") == [
+        f"| `{column.name}` | {column.type.simpleString()} | {column.meaning} |" for column in columns
     ]
+
+
+async def store_one(url: str) -> None:
+    storage = open_storage(url)
+    await storage.start()
+    key = TrackerKey(TOPIC, "sub-1")
+    entry = await store_bucket(storage, key, {(1, 0): 1_795_000_000_000}, seal_number=1)
+    await storage.replace(*key, remove=(), add=[entry], epoch=1)
+    await storage.close()
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_example_works(
-    spark: SparkSession, example: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    example: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
-    """The example works in the existing session; its paths are those of a checkout."""
+    """The example works in the existing session; its paths are those of a checkout, its storage is in a directory."""
     assert spark is not None
     monkeypatch.chdir(ROOT)
+    if STORAGE in example:
+        example = example.replace(STORAGE, f"file://{tmp_path / 'storage'}")
+        asyncio.run(store_one(f"file://{tmp_path / 'storage'}"))
     exec(compile(example, "docs/spark.md", "exec"), {})
-    assert "persistent://lab/main/delayed" in capsys.readouterr().out
+    assert TOPIC in capsys.readouterr().out
 
 
 @pytest.mark.long

@@ -17,14 +17,20 @@ import sys
 archive, *roots = sys.argv[1:]
 sys.path[:] = [archive, *(path for path in sys.path if path not in roots and path)]
 sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder).lower()]
+import importlib.metadata
+installed = importlib.metadata.distribution("delayed-tracker")
+assert str(installed.locate_file("")).startswith(archive), installed.locate_file("")
 import delayed_tracker.spark.jobs.rebuild, delayed_tracker.spark.source.ledger_reader
 import delayed_tracker.cli.spark.main, delayed_tracker.storage.registry, delayed_tracker.snapshot.v1
+import delayed_tracker.spark.snapshots.snapshot_reader
 assert delayed_tracker.spark.jobs.rebuild.__file__.startswith(archive), delayed_tracker.spark.jobs.rebuild.__file__
+assert delayed_tracker.storage.registry.storage_schemes().count("file") == 1
+assert delayed_tracker.storage.registry.open_storage("file:///x")
 """
 
 
 def test_the_archive_is_enough_to_import_the_job(command, tmp_path):
-    """A Python without the package imports all of it from the archive."""
+    """A Python without the package imports all of it from the archive, and finds the storages in it."""
     archive = tmp_path / "delayed_tracker.zip"
     ran = command("py-files", str(archive), "--json")
     assert ran.status == 0, ran.err

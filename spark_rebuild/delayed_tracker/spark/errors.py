@@ -31,3 +31,9 @@ class IndexNotReadable(SparkRebuildError):
     """The index of one subscription cannot be read; others may be readable. Subclasses state cause and remedy."""
 
     reason = "INDEX_NOT_READABLE"
+
+
+class SnapshotsUnreadable(SparkRebuildError):
+    """A bucket cannot be read: its snapshot is damaged or gone. Read the others with onError=skip, or rebuild the index."""
+
+    reason = "SNAPSHOTS_UNREADABLE"

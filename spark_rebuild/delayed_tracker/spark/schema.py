@@ -25,6 +25,8 @@ ENTRY_COUNT: Final = "entry_count"
 ERROR: Final = "error"
 
 SUBSCRIPTION: Final = "subscription"
+BUCKET_ID: Final = "bucket_id"
+SEAL_NUMBER: Final = "seal_number"
 BUCKET: Final = "bucket"
 """Number of a bucket in its subscription, from 0 in the order of sealing."""
 SEGMENT: Final = "segment"
@@ -94,6 +96,25 @@ ENTRY_SCHEMA: Final = StructType([column.field for column in ENTRY_COLUMNS])
 def entry_columns(*names: str) -> StructType:
     """Return the schema of some entry columns, for ``.schema(...)``: columns that are not read are not built."""
     return StructType([column.field for column in ENTRY_COLUMNS if column.name in names])
+
+
+SNAPSHOT_COLUMNS: Final = (
+    Column(TOPIC, StringType(), False, "as the catalogue has it"),
+    Column(SUBSCRIPTION, StringType(), False, "the cursor's name"),
+    Column(BUCKET_ID, LongType(), True, "of the bucket; null if a whole catalogue cannot be read"),
+    Column(
+        SEAL_NUMBER, LongType(), True, "order in which the tracker froze its buckets; null for those that Pulsar wrote"
+    ),
+    Column(DELIVER_AT_MS, LongType(), True, "deadline"),
+    Column(LEDGER_ID, LongType(), True, "of the message"),
+    Column(ENTRY_ID, LongType(), True, "of the message"),
+    Column(ERROR, StringType(), True, "why the bucket, or what is left of it, cannot be read; null for what is whole"),
+)
+"""Columns of ``spark.read.format("delayed_snapshots")``: one row for each pending position of a tracker. With
+``onError=skip`` also one row for each bucket that cannot be read, without deadline and position.
+"""
+
+SNAPSHOT_SCHEMA: Final = StructType([column.field for column in SNAPSHOT_COLUMNS])
 
 
 INDEX_SCHEMA: Final = StructType(

@@ -5,7 +5,7 @@ that a late one cannot undo what was written after it.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
@@ -88,6 +88,7 @@ class BlobStore(Protocol):
         ...
 
 
+@runtime_checkable
 class NamesSnapshots(Protocol):
     """A storage of snapshots that finds one by more than its bucket id; the catalogue keeps that for it."""
 

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from delayed_tracker.storage.protocol import SnapshotStore
 from delayed_tracker.storage.registry import open_storage
 
 T = TypeVar("T")
+_OF_ONE_PROCESS: Final = frozenset({"memory", "sqlite"})
 
 
 class OwnedStorage:
@@ -53,3 +54,9 @@ class OwnedStorage:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
+
+
+def is_shared(url: str) -> bool:
+    """Return True if several processes may have the storage of a URL open at the same time."""
+    scheme = url.partition(":")[0]
+    return bool(scheme) and scheme not in _OF_ONE_PROCESS

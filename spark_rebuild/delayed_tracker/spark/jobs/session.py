@@ -11,6 +11,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from delayed_tracker.spark.runtime.java import find_java
+from delayed_tracker.spark.snapshots.delayed_snapshots import DelayedSnapshotsSource
 from delayed_tracker.spark.source.pulsar_ledger import PulsarLedgerSource
 
 _ALWAYS: Final = {
@@ -39,7 +40,7 @@ def build_session(
     options: Mapping[str, str] | None = None,
     output: int | None = None,
 ) -> SparkSession:
-    """Return a session with the format ``pulsar_ledger``: the active session if there is one, else a new one.
+    """Return a session with the formats of :func:`register_sources`: the active session if there is one, else a new one.
 
     Args:
         master: a Spark master, such as ``local[*]`` or ``spark://host:7077``. None uses the master of spark-submit, or
@@ -94,5 +95,6 @@ def _start_context(settings: Mapping[str, str], output: int) -> None:
 
 
 def register_sources(session: SparkSession) -> None:
-    """Register the format ``pulsar_ledger`` with a session, for a session that :func:`build_session` did not build."""
+    """Register the formats ``pulsar_ledger`` and ``delayed_snapshots`` with a session that :func:`build_session` did not build."""
     session.dataSource.register(PulsarLedgerSource)
+    session.dataSource.register(DelayedSnapshotsSource)

@@ -62,11 +62,7 @@ class ArrowRows:
         Raises:
             InvalidInput: a column is unknown or has another type.
         """
-        for field in wanted.fields:
-            known = {column.name: column.type for column in schema.ENTRY_COLUMNS}
-            if known.get(field.name) != field.dataType:
-                has = ", ".join(f"{name} {type_.simpleString()}" for name, type_ in known.items())
-                raise InvalidInput("schema", f"{field.name} {field.dataType.simpleString()}", f"columns are {has}")
+        require_columns(wanted, schema.ENTRY_COLUMNS)
         self._schema = to_arrow_schema(wanted, timezone="UTC")
 
     def entries(self, topics: Callable[[], pa.Array], columns: EntryColumns, rows: Rows) -> pa.RecordBatch:
@@ -104,6 +100,15 @@ class ArrowRows:
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def require_columns(wanted: StructType, known: Sequence[schema.Column]) -> None:
+    """Raise InvalidInput unless all selected columns are known, with their types."""
+    types = {column.name: column.type for column in known}
+    for field in wanted.fields:
+        if types.get(field.name) != field.dataType:
+            has = ", ".join(f"{name} {type_.simpleString()}" for name, type_ in types.items())
+            raise InvalidInput("schema", f"{field.name} {field.dataType.simpleString()}", f"columns are {has}")
 
 
 def repeated(topic: str, count: int) -> pa.Array:

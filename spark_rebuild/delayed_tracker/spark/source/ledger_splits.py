@@ -8,7 +8,7 @@ listing.
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -51,9 +51,21 @@ def ranges_of(topic: str, ledger: Ledger, part_bytes: int) -> Iterator[LedgerRan
         yield LedgerRange(topic, ledger, first, end - 1, max(1, size_bytes * (end - first) // count))
 
 
-def packed(ranges: Sequence[LedgerRange], part_bytes: int) -> Iterator[tuple[LedgerRange, ...]]:
+class HasSize(Protocol):
+    """Something to read, with its approximate bytes."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate bytes."""
+        ...
+
+
+_S = TypeVar("_S", bound=HasSize)
+
+
+def packed(ranges: Sequence[_S], part_bytes: int) -> Iterator[tuple[_S, ...]]:
     """Yield groups of ranges of up to about ``part_bytes``, in order; each group has at least one range."""
-    group: list[LedgerRange] = []
+    group: list[_S] = []
     size_bytes = 0
     for entries in ranges:
         if group and size_bytes + entries.size_bytes > part_bytes:

@@ -59,7 +59,6 @@ OPTIONS: Final = (
     ),
     Option("partitionBytes", str(_PARTITION_BYTES), "stored bytes that one task reads, about"),
 )
-_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +101,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     Raises:
         InvalidInput: an unknown option, a value out of range, or no URL; the message has option, value and remedy.
     """
-    values = {option.name: option.default for option in OPTIONS}
-    for key, value in given.items():
-        option = _BY_KEY.get("url" if key.lower() == "path" else key.lower())
-        if option is None:
-            near = get_close_matches(key.lower(), _BY_KEY, n=1)
-            hint = f"did you mean {_BY_KEY[near[0]].name}? " if near else ""
-            raise InvalidInput("option", key, f"{hint}options are {', '.join(known.name for known in OPTIONS)}")
-        values[option.name] = value
+    values = option_values(OPTIONS, given)
     if values["topic"] and values["topicsPattern"]:
         raise InvalidInput("topicsPattern", values["topicsPattern"], "give this or topic, not both")
     urls = split_sources(values["url"])
@@ -119,11 +111,32 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         urls=tuple(_completed(url, values["metadata"], values["openLedgers"]) for url in urls),
         topic=str(TopicName.parse(values["topic"])) if values["topic"] else None,
         topics_pattern=_pattern(values["topicsPattern"]) if values["topicsPattern"] else None,
-        on_error=_choice("onError", values["onError"], ErrorPolicy),
-        kept=_choice("entries", values["entries"], KeptEntries),
-        push_filters=_choice("pushFilters", values["pushFilters"], PushFilters),
-        partition_bytes=_positive("partitionBytes", values["partitionBytes"]),
+        on_error=choice("onError", values["onError"], ErrorPolicy),
+        kept=choice("entries", values["entries"], KeptEntries),
+        push_filters=choice("pushFilters", values["pushFilters"], PushFilters),
+        partition_bytes=positive_bytes("partitionBytes", values["partitionBytes"]),
     )
+
+
+def option_values(known: Sequence[Option], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the value of each option: the given one, or the default.
+
+    Args:
+        known: all options of a format; one of them is ``url``.
+        given: by name, in any case; ``path`` stands for ``url``.
+    Raises:
+        InvalidInput: an unknown option.
+    """
+    by_key = {option.name.lower(): option for option in known}
+    values = {option.name: option.default for option in known}
+    for key, value in given.items():
+        option = by_key.get("url" if key.lower() == "path" else key.lower())
+        if option is None:
+            near = get_close_matches(key.lower(), by_key, n=1)
+            hint = f"did you mean {by_key[near[0]].name}? " if near else ""
+            raise InvalidInput("option", key, f"{hint}options are {', '.join(option.name for option in known)}")
+        values[option.name] = value
+    return values
 
 
 def _completed(text: str, metadata: str, open_ledgers: str) -> str:
@@ -133,7 +146,7 @@ def _completed(text: str, metadata: str, open_ledgers: str) -> str:
     if metadata and url.scheme != "ledger":
         added["metadata"] = metadata
     if open_ledgers and not url.scheme.startswith("offload"):
-        added["openLedgers"] = _choice("openLedgers", open_ledgers, OpenLedgers).value
+        added["openLedgers"] = choice("openLedgers", open_ledgers, OpenLedgers).value
     complete = url.with_defaults(added)
     require_source(complete)
     return complete
@@ -146,14 +159,16 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise InvalidInput("topicsPattern", text, f"give a regular expression: {error}") from error
 
 
-def _choice(name: str, value: str, choices: type[_C]) -> _C:
-    for choice in choices:
-        if choice.value == value.lower():
-            return choice
-    raise InvalidInput(name, value, f"give {' or '.join(choice.value for choice in choices)}")
+def choice(name: str, value: str, choices: type[_C]) -> _C:
+    """Return the choice with this value, in any case. Raises InvalidInput."""
+    for one in choices:
+        if one.value == value.lower():
+            return one
+    raise InvalidInput(name, value, f"give {' or '.join(one.value for one in choices)}")
 
 
-def _positive(name: str, value: str) -> int:
+def positive_bytes(name: str, value: str) -> int:
+    """Return a number of bytes from its digits. Raises InvalidInput."""
     if not value.isascii() or not value.isdigit() or not 0 < int(value) <= _BYTES_MAX:
         raise InvalidInput(name, value, f"give a number of bytes from 1 to {_BYTES_MAX}")
     return int(value)

@@ -1,32 +1,50 @@
 """Comparison of the pending messages of the ledgers with a live index: missing, extra and different positions.
 
 Messages that are due now are left out on both sides, because they are being delivered. Messages too recent to fill a
-bucket are never missing, because they may not have been offered yet.
+bucket are never missing, because they may not have been offered yet. All subscriptions are compared at once, by the
+number that each has in the job.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from enum import IntEnum
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.columns import (
+    ENTRY_ID_MAX,
+    INT63_MAX,
+    BoolArray,
+    IndexColumns,
+    Int64Array,
+    Position,
+    PositionColumns,
+)
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 LISTED_MAX: Final = 10_000
-"""Largest number of positions of one kind that are listed; all are counted."""
+"""Largest number of positions of one kind that are listed for a subscription; all are counted."""
+_ABSENT: Final = -1
+"""Deadline of a position that a side does not have."""
 
 
-class LiveIndex(Protocol):
-    """Index of a tracker that is in use."""
+class Finding(IntEnum):
+    """A kind of position, as it is counted; a position may be of several kinds."""
 
-    def read(self, topic: str, subscription: str) -> IndexColumns:
-        """Return all pending indexes of one subscription, in any order; none if the tracker does not exist.
+    EXPECTED = 0
+    """Pending and not due according to the ledgers."""
+    FOUND = 1
+    """In the index, and not due."""
+    MISSING = 2
+    EXTRA = 3
+    DIFFERING = 4
+    TOO_RECENT = 5
+    """In the ledgers alone, and in no bucket yet."""
 
-        Raises:
-            IndexNotReadable: for this subscription; others may be readable.
-        """
+
+LISTED: Final = (Finding.MISSING, Finding.EXTRA, Finding.DIFFERING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,85 +101,141 @@ class NotCompared:
     message: str
 
 
-def positions_of(indexes: IndexColumns) -> int:
-    """Count the positions of indexes; repeats count once."""
-    return len(_one_each(indexes))
+@dataclass(frozen=True, slots=True)
+class NumberedIndexes:
+    """Indexes, each with the number of its subscription."""
+
+    subscriber: Int64Array
+    indexes: IndexColumns
+
+    def __len__(self) -> int:
+        return len(self.subscriber)
+
+    @classmethod
+    def concat(cls, parts: Sequence["NumberedIndexes"]) -> "NumberedIndexes":
+        """Return all rows of all parts, in that order."""
+        subscribers = [part.subscriber for part in parts]
+        return cls(
+            np.concatenate([np.empty(0, np.int64), *subscribers]),
+            IndexColumns.concat([part.indexes for part in parts]),
+        )
 
 
-def compare(
-    topic: str,
-    subscription: str,
-    expected: IndexColumns,
-    found: IndexColumns,
-    *,
-    tail_first: Position | None,
-    cutoff_ms: int,
-    replay_from: Position | None = None,
-    unread: PositionBitmap | None = None,
-) -> Comparison:
-    """Compare one subscription.
+@dataclass(frozen=True, slots=True)
+class ComparisonRules:
+    """What a comparison needs to know of each subscription."""
+
+    cutoff_ms: int
+    """Deadlines at or before it are due."""
+    is_compared: BoolArray
+    """False for subscriptions whose index could not be read."""
+    tails: PositionColumns
+    """Of each subscription: positions from here on are never missing. ``NO_TAIL`` applies no such limit."""
+    unread: Mapping[int, PositionBitmap]
+    """By number, where there are any: positions that the ledgers may have but that cannot be read are never extra."""
+
+
+NO_TAIL: Final = Position(INT63_MAX, ENTRY_ID_MAX + 1)
+"""Above every position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Positions of both sides, each once, ascending by subscription and position."""
+
+    subscriber: Int64Array
+    positions: PositionColumns
+    ledger_ms: Int64Array
+    """Deadline in the ledgers, -1 if they lack the position."""
+    index_ms: Int64Array
+    """Deadline in the index, -1 if it lacks the position."""
+    findings: Mapping[Finding, BoolArray]
+
+    def counts(self, subscriber_count: int) -> Int64Array:
+        """Return the positions of each kind and subscription, as [finding, subscriber]."""
+        return np.array(
+            [np.bincount(self.subscriber[self.findings[one]], minlength=subscriber_count) for one in Finding], np.int64
+        )
+
+    def listed(self, finding: Finding, listed_max: int = LISTED_MAX) -> NDArray[np.intp]:
+        """Return the first rows of a kind, at most ``listed_max`` for each subscription."""
+        rows = np.flatnonzero(self.findings[finding])
+        subscriber = self.subscriber[rows]
+        before = np.arange(len(rows)) - np.searchsorted(subscriber, subscriber, side="left")
+        return rows[before < listed_max]
+
+
+def compare(expected: NumberedIndexes, found: NumberedIndexes, rules: ComparisonRules) -> Compared:
+    """Compare all subscriptions.
 
     Args:
-        topic: its name.
-        subscription: its name.
-        expected: pending indexes of the ledgers that are not due; in any order, repeats have one deadline.
-        found: indexes of the live index, in any order.
-        tail_first: positions from here on are never missing; None applies no such limit.
-        cutoff_ms: deadlines at or before it are due.
-        replay_from: position from which the dispatcher offers again what no bucket contains; copied to the result.
-        unread: positions that the ledgers may have but that cannot be read; they are never extra.
+        expected: pending indexes of the ledgers that are not due; in any order, of repeats the earliest deadline counts.
+        found: indexes of the live index, in the same way; those that are due are left out.
+        rules: of all subscriptions.
     Cost: O(n log n).
     """
-    expected = _one_each(expected)
-    found = _one_each(found.take(found.deliver_at_ms > cutoff_ms))
-    here, there = _keys(expected, found)
-    both, at_expected, at_found = np.intersect1d(here, there, assume_unique=True, return_indices=True)
-    lacking = missing = ~np.isin(here, both, assume_unique=True)
-    if tail_first is not None:
-        missing = lacking & expected.positions.at_or_below(_before(tail_first))
-    extra = ~np.isin(there, both, assume_unique=True)
-    if unread is not None:
-        extra &= ~unread.contains(found.positions)
-    differ = expected.deliver_at_ms[at_expected] != found.deliver_at_ms[at_found]
-    ours, theirs = expected.take(at_expected[differ]), found.take(at_found[differ])
-    moved = zip(_positions(ours), ours.deliver_at_ms.tolist(), theirs.deliver_at_ms.tolist(), strict=False)
-    return Comparison(
-        topic=topic,
-        subscription=subscription,
-        expected=len(expected),
-        found=len(found),
-        missing=int(missing.sum()),
-        extra=int(extra.sum()),
-        differing=int(differ.sum()),
-        too_recent=int(lacking.sum() - missing.sum()),
-        replay_from=replay_from,
-        missing_positions=_positions(expected.take(missing)),
-        extra_positions=_positions(found.take(extra)),
-        differing_positions=tuple(DeadlineMismatch(*row) for row in moved),
+    ours = _kept(expected, rules.is_compared[expected.subscriber])
+    theirs = _kept(found, rules.is_compared[found.subscriber] & (found.indexes.deliver_at_ms > rules.cutoff_ms))
+    both = NumberedIndexes.concat([ours, theirs])
+    deadline, ledger, entry = both.indexes.deliver_at_ms, both.indexes.ledger_id, both.indexes.entry_id
+    order = np.lexsort((deadline, entry, ledger, both.subscriber))
+    subscriber, ledger, entry = both.subscriber[order], ledger[order], entry[order]
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = (np.diff(subscriber) != 0) | (np.diff(ledger) != 0) | (np.diff(entry) != 0)
+    position = np.cumsum(begins) - 1
+    is_ours = order < len(ours)
+    ledger_ms = _earliest(position[is_ours], deadline[order[is_ours]], int(begins.sum()))
+    index_ms = _earliest(position[~is_ours], deadline[order[~is_ours]], int(begins.sum()))
+    subscriber, positions = subscriber[begins], PositionColumns(ledger[begins], entry[begins])
+
+    here, there = ledger_ms != _ABSENT, index_ms != _ABSENT
+    lacking = here & ~there
+    recent = lacking & _at_or_above(positions, rules.tails.take(subscriber))
+    return Compared(
+        subscriber,
+        positions,
+        ledger_ms,
+        index_ms,
+        {
+            Finding.EXPECTED: here,
+            Finding.FOUND: there,
+            Finding.MISSING: lacking & ~recent,
+            Finding.EXTRA: _without_unread(there & ~here, subscriber, positions, rules.unread),
+            Finding.DIFFERING: here & there & (ledger_ms != index_ms),
+            Finding.TOO_RECENT: recent,
+        },
     )
 
 
-def _one_each(indexes: IndexColumns) -> IndexColumns:
-    """Return the indexes in the order of positions, each position once with its earliest deadline."""
-    order = np.lexsort((indexes.deliver_at_ms, indexes.entry_id, indexes.ledger_id))
-    ordered = indexes.take(order)
-    repeats = np.zeros(len(ordered), np.bool_)
-    repeats[1:] = (np.diff(ordered.ledger_id) == 0) & (np.diff(ordered.entry_id) == 0)
-    return ordered.take(~repeats)
+def _kept(rows: NumberedIndexes, which: BoolArray) -> NumberedIndexes:
+    return rows if which.all() else NumberedIndexes(rows.subscriber[which], rows.indexes.take(which))
 
 
-def _keys(first: IndexColumns, second: IndexColumns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return a unique number for each position of both: entry ids take 32 bits, ledger numbers the bits above."""
-    _, number = np.unique(np.concatenate([first.ledger_id, second.ledger_id]), return_inverse=True)
-    keys = (number.astype(np.int64) << 32) | np.concatenate([first.entry_id, second.entry_id])
-    return keys[: len(first)], keys[len(first) :]
+def _earliest(position: Int64Array, deadline: Int64Array, count: int) -> Int64Array:
+    """Return the first deadline of each of ``count`` positions; both columns ascend by position, then deadline."""
+    earliest = np.full(count, _ABSENT, np.int64)
+    earliest[position[::-1]] = deadline[::-1]  # the last assignment wins
+    return earliest
 
 
-def _before(position: Position) -> Position:
-    return Position(position.ledger_id, position.entry_id - 1)
+def _at_or_above(positions: PositionColumns, limits: PositionColumns) -> BoolArray:
+    above: BoolArray = (positions.ledger_id > limits.ledger_id) | (
+        (positions.ledger_id == limits.ledger_id) & (positions.entry_id >= limits.entry_id)
+    )
+    return above
 
 
-def _positions(indexes: IndexColumns) -> tuple[Position, ...]:
-    ledgers: Sequence[int] = indexes.ledger_id[:LISTED_MAX].tolist()
-    entries: Sequence[int] = indexes.entry_id[:LISTED_MAX].tolist()
-    return tuple(map(Position, ledgers, entries))
+def _without_unread(
+    extra: BoolArray, subscriber: Int64Array, positions: PositionColumns, unread: Mapping[int, PositionBitmap]
+) -> BoolArray:
+    for number, rows in _rows_of(subscriber, unread):
+        extra[rows] &= ~unread[number].contains(positions.take(rows))
+    return extra
+
+
+def _rows_of(subscriber: Int64Array, numbers: Mapping[int, PositionBitmap]) -> Iterator[tuple[int, slice]]:
+    """Yield the rows of each of some subscriptions that has any; the rows ascend by subscription."""
+    for number in numbers:
+        first, end = np.searchsorted(subscriber, [number, number + 1]).tolist()
+        if first < end:
+            yield number, slice(first, end)

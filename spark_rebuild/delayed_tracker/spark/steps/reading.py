@@ -28,7 +28,8 @@ from delayed_tracker.spark.summary import BadRow, Summary, TrackerSummary
 
 _KEPT: Final = StorageLevel.MEMORY_AND_DISK
 Report = Callable[[str], None]
-"""Called with the name of each stage when it begins: look, read, count, plan, stage, commit."""
+"""Called with the name of each stage when it begins: look, read, count, plan, stage, commit, index,
+compare."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

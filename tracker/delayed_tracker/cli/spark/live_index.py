@@ -12,9 +12,10 @@ from delayed_tracker.client import TrackerNotOpen
 from delayed_tracker.client.blocking import DelayedTrackerClient, TrackerView
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.spark.commit.stored_index import StoredIndex
+from delayed_tracker.spark.commit.owned_storage import is_shared
 from delayed_tracker.spark.errors import IndexNotReadable
-from delayed_tracker.spark.steps.comparing import LiveIndex
+from delayed_tracker.spark.snapshots.live_snapshots import LiveSnapshots
+from delayed_tracker.spark.steps.live_index import DriverIndex, LiveIndex, SharedIndex
 
 _PAGE: Final = 10_000
 """Messages in one answer of a service, at most."""
@@ -33,8 +34,8 @@ class IndexTooDense(IndexNotReadable):
 
 
 @contextmanager
-def live_index(target: str) -> Iterator[tuple[LiveIndex, list[str]]]:
-    """Open the index of a URL; yield it and a list to which unreadable buckets are added.
+def live_index(target: str) -> Iterator[LiveIndex]:
+    """Open the index of a URL and yield it. Tasks read a storage that processes share, the driver any other index.
 
     Raises:
         StorageInUse: a service has the storage open: use that service.
@@ -43,26 +44,27 @@ def live_index(target: str) -> Iterator[tuple[LiveIndex, list[str]]]:
     """
     if target.startswith(SCHEME):
         with DelayedTrackerClient.connect(target.removeprefix(SCHEME)) as client:
-            yield ServiceIndex(client), []
-    else:
-        index = StoredIndex(target)
-        file = storage_file(target)
-        # Reading must not create a storage.
-        if file is not None and not (file.is_dir() or (file.exists() and file.stat().st_size)):
-            what = "is empty" if file.exists() else "does not exist"
-            raise InvalidInput("--against", target, f"the file {what}; give the service's bucketSnapshotStorageUrl")
-        with index as stored:
-            yield stored, stored.lost
+            yield DriverIndex(ServiceIndex(client))
+        return
+    storage = LiveSnapshots(target)
+    file = storage_file(target)
+    # Reading must not create a storage.
+    if file is not None and not (file.is_dir() or (file.exists() and file.stat().st_size)):
+        what = "is empty" if file.exists() else "does not exist"
+        raise InvalidInput("--against", target, f"the file {what}; give the service's bucketSnapshotStorageUrl")
+    with storage:
+        # One that is shared can be opened any number of times.
+        yield SharedIndex(target) if is_shared(target) else DriverIndex(storage)
 
 
 class ServiceIndex:
-    """``LiveIndex`` of a running service; contains only trackers that are open."""
+    """``PagedIndex`` of a running service; contains only trackers that are open."""
 
     def __init__(self, client: DelayedTrackerClient) -> None:
         self._client = client
 
-    def read(self, topic: str, subscription: str) -> IndexColumns:
-        """See ``LiveIndex``.
+    def pending(self, topic: str, subscription: str) -> Iterator[IndexColumns]:
+        """See ``PagedIndex``.
 
         Raises:
             IndexNotOpen: the tracker is not open: open it, or compare with the storage.
@@ -70,7 +72,7 @@ class ServiceIndex:
         """
         view = self._client.view_tracker(topic, subscription)
         try:
-            return IndexColumns.concat(list(_pages(view)))
+            yield from _pages(view)
         except TrackerNotOpen as error:
             raise IndexNotOpen(f"{error.message}, or stop the service and compare with its storage") from error
 

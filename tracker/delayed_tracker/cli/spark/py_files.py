@@ -2,9 +2,11 @@
 
 Executors then need the libraries of the extra, but not this package, so driver and executors cannot differ in version.
 Python imports a namespace package from an archive only if the archive has entries for its directories. A wheel has none.
+The archive also has the entry points, by which executors find the storage of a URL.
 """
 
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +47,9 @@ def py_files_command(
             for name, source in sorted(_members().items()):
                 archive.write(source, name)
                 count += source.is_file()
+            for name, content in _metadata().items():
+                archive.writestr(name, content)
+                count += 1
     except OSError as error:
         if error.errno in FULL_DISK:
             raise ArchiveNotWritten(
@@ -67,3 +72,11 @@ def _members() -> dict[str, Path]:
                 name = f"delayed_tracker/{path.relative_to(root).as_posix()}"
                 members.setdefault(f"{name}/" if path.is_dir() else name, path)
     return members
+
+
+def _metadata() -> dict[str, str]:
+    """Return the files of the distribution's metadata that say its name and its entry points."""
+    installed = distribution("delayed-tracker")
+    folder = f"delayed_tracker-{installed.version}.dist-info"
+    contents = {name: installed.read_text(name) for name in ("METADATA", "entry_points.txt")}
+    return {f"{folder}/{name}": content for name, content in contents.items() if content is not None}

@@ -91,7 +91,7 @@ def verify_command(
         limits=settings_from(config, overrides, broker_conf).settings.tracker_limits(),
     )
     with (
-        live_index(against) as (live, lost),
+        live_index(against) as live,
         spark_job(master, spark_option, command="verify", source=source, as_json=as_json, log=spark_log) as (
             session,
             report,
@@ -100,27 +100,27 @@ def verify_command(
         found = verify(session, settings, live, report=report)
     if prometheus is not None:
         _write_metrics(prometheus, found)
-    status = _status(found, lost)
+    status = _status(found)
     if as_json:
         print_json(
             {
                 "equal": status is ExitCode.OK,
                 "trackers": jsonable(found.comparisons),
                 "not_compared": jsonable(found.not_compared),
-                "unreadable_buckets": lost,
+                "unreadable_buckets": found.lost,
                 "bad_entries": jsonable(found.summary.bad_entries),
                 "seconds": found.summary.seconds,
             }
         )
     else:
-        _show(found, lost)
+        _show(found)
     if status is not ExitCode.OK:
         raise typer.Exit(status)
 
 
-def _status(found: Verification, lost: list[str]) -> ExitCode:
+def _status(found: Verification) -> ExitCode:
     reasons = {one.reason for one in _wanted(found)}
-    if lost or found.summary.bad_entries or found.has_differences or reasons - {IndexNotOpen.reason}:
+    if found.lost or found.summary.bad_entries or found.has_differences or reasons - {IndexNotOpen.reason}:
         return ExitCode.FAILURE
     return ExitCode.TRACKER_CONFLICT if reasons else ExitCode.OK
 
@@ -144,7 +144,7 @@ def _write_metrics(path: Path, found: Verification) -> None:
     write_metrics(path, "verify", counts, summary.seconds)
 
 
-def _show(found: Verification, lost: list[str]) -> None:
+def _show(found: Verification) -> None:
     comparisons, wanted = found.comparisons, _wanted(found)
     numbers = ("in the ledgers", "in the index", "not in a bucket yet", "missing", "extra", "differing")
     rows = table("compared", "topic", "subscription", *numbers, "replay from", numbers=numbers)
@@ -167,7 +167,7 @@ def _show(found: Verification, lost: list[str]) -> None:
             say(f"{one.subscription} of {one.topic}: {line}")
         if len(lines) > BAD_ENTRIES_SHOWN:
             say(f"... and {len(lines) - BAD_ENTRIES_SHOWN} more; --json lists them")
-    for bucket in lost:
+    for bucket in found.lost:
         say(f"unreadable: {bucket}")
     for skipped in wanted[:BAD_ENTRIES_SHOWN]:
         say(f"not compared: {skipped.message}")
@@ -175,7 +175,7 @@ def _show(found: Verification, lost: list[str]) -> None:
         say(f"... and {len(wanted) - BAD_ENTRIES_SHOWN} more; --json lists them")
     bad = bad_rows(found.summary.bad_entries)
     print_bad_entries(bad)
-    if lost or found.has_differences:
+    if found.lost or found.has_differences:
         say("the index differs from the ledgers")
         return
     for line in agreement(comparisons, bad.count, len(wanted)):
