@@ -14,6 +14,7 @@ from delayed_tracker.ledger.source_url import open_source
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.spark.commit.commit import StorageCommit
+from delayed_tracker.spark.commit.shared_commit import SharedCommit
 from delayed_tracker.spark.jobs.rebuild import rebuild
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.storage.memory import MemoryStorage
@@ -38,8 +39,12 @@ tracker_limits = st.builds(
 )
 
 
-async def rebuilt_catalogue(path: Path, key: TrackerKey) -> Live:
-    storage = open_storage(f"sqlite:{path}")
+TARGETS = {"sqlite": StorageCommit, "file": SharedCommit}
+"""The driver writes into the first, tasks into the second."""
+
+
+async def rebuilt_catalogue(url: str, key: TrackerKey) -> Live:
+    storage = open_storage(url)
     await storage.start()
     try:
         return await stored(storage, key)
@@ -89,9 +94,21 @@ def expected(url: str, topic: str, subscription: str, limits: TrackerLimits, met
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a smaller example is not worth minutes of Spark
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(clusters(), tracker_limits, st.sampled_from((3, 250_000)), st.sampled_from((400, 2**22)))
+@given(
+    topics=clusters(),
+    limits=tracker_limits,
+    indexes_per_task=st.sampled_from((3, 250_000)),
+    metadata_bytes_max=st.sampled_from((400, 2**22)),
+    scheme=st.sampled_from(list(TARGETS)),
+)
 def test_stores_what_a_service_would_have_stored(
-    spark: SparkSession, topics: list[Topic], limits: TrackerLimits, indexes_per_task: int, metadata_bytes_max: int
+    spark: SparkSession,
+    *,
+    topics: list[Topic],
+    limits: TrackerLimits,
+    indexes_per_task: int,
+    metadata_bytes_max: int,
+    scheme: str,
 ):
     """Metadata, segments, ranges and summaries are equal byte by byte, and a tracker delivers the same from them."""
     with tempfile.TemporaryDirectory() as directory:
@@ -105,11 +122,13 @@ def test_stores_what_a_service_would_have_stored(
             indexes_per_task=indexes_per_task,
             metadata_bytes_max=metadata_bytes_max,
         )
-        summary = rebuild(spark, job, target=StorageCommit(f"sqlite:{here}/tracker.db"))
+        target = f"{scheme}:{'//' if scheme == 'file' else ''}{here}/tracker.db"
+        summary = rebuild(spark, job, target=TARGETS[scheme](target))
         for tracker in summary.trackers:
             key = TrackerKey(tracker.topic, tracker.subscription)
             live, report, storage = expected(url, *key, limits, metadata_bytes_max)
-            rebuilt = asyncio.run(rebuilt_catalogue(here / "tracker.db", key))
+            rebuilt = asyncio.run(rebuilt_catalogue(target, key))
+            event(f"target: {scheme}")
             event(f"buckets: {min(3, len(live.entries))}")
             event(f"merged too large: {bool(live.too_large)}")
             assert rebuilt.snapshots == live.snapshots
@@ -121,7 +140,7 @@ def test_stores_what_a_service_would_have_stored(
             assert tracker.delayed == account
             assert tracker.written + tracker.tail + tracker.due + tracker.beyond_max_delay == len(report.indexes)
             assert (tracker.mark_delete, tracker.epoch) == (report.mark_delete, 1 if tracker.buckets else 0)
-            rebuilt_storage = open_storage(f"sqlite:{here}/tracker.db")
+            rebuilt_storage = open_storage(target)
             assert asyncio.run(popped(rebuilt_storage, key, limits)) == asyncio.run(popped(storage, key, limits))
         assert {(t.topic, t.subscription) for t in summary.trackers} == {
             (topic.name, subscription) for topic in topics for subscription in topic.cursors

@@ -9,6 +9,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.spark.commit.commit import StorageCommit
+from delayed_tracker.spark.commit.shared_commit import SharedCommit, SnapshotWriter
 from delayed_tracker.spark.commit.staging import Staging
 from delayed_tracker.spark.errors import StagedWorkInvalid
 from delayed_tracker.storage.add_log import AddLog, LogAppend
@@ -32,7 +33,9 @@ class Place:
     """One shared storage, which any number of processes may open."""
 
     storage: Callable[[], SnapshotStore]
-    target: Callable[[], StorageCommit]
+    target: Callable[[], SharedCommit]
+    writer: Callable[[], SnapshotWriter]
+    """Returns what a task opens."""
 
     async def opened(self, work):
         """Return what ``work`` returns for the storage, opened as by another process."""
@@ -43,12 +46,12 @@ class Place:
         finally:
             await storage.close()
 
-    def look(self):
+    def look(self, key=KEY):
         """Return the catalogue with its snapshots, the ids of all stored snapshots, and the epoch."""
 
         async def look(storage):
-            ids = {snapshot.bucket_id for snapshot in await storage.list_bucket_snapshots(*KEY)}
-            return await stored(storage, KEY), ids, (await storage.list(*KEY)).epoch
+            ids = {snapshot.bucket_id for snapshot in await storage.list_bucket_snapshots(*key)}
+            return await stored(storage, key), ids, (await storage.list(*key)).epoch
 
         return asyncio.run(self.opened(look))
 
@@ -58,7 +61,7 @@ class Place:
             return target.commit(tracker)
 
 
-class ClusterCommit(StorageCommit):
+class ClusterCommit(SharedCommit):
     """A commit whose add log is in a cluster in memory."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
@@ -68,6 +71,18 @@ class ClusterCommit(StorageCommit):
 
     def _open_log(self) -> AddLog:
         return cluster_log(self._cluster)
+
+
+class ClusterWriter(SnapshotWriter):
+    """A task that writes into a cluster in memory."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        super().__init__("memory:")
+        self._storage = cluster_storage(cluster)
+
+
+def cluster_place(cluster: MemoryCluster) -> Place:
+    return Place(lambda: cluster_storage(cluster), lambda: ClusterCommit(cluster), lambda: ClusterWriter(cluster))
 
 
 def cluster_storage(cluster: MemoryCluster) -> BookKeeperStorage:
@@ -87,12 +102,11 @@ def cluster():
 def shared(request, tmp_path) -> Place:
     """Return a storage of each kind."""
     if request.param == "bookkeeper":
-        cluster = request.getfixturevalue("cluster")
-        return Place(lambda: cluster_storage(cluster), lambda: ClusterCommit(cluster))
+        return cluster_place(request.getfixturevalue("cluster"))
     url = f"file://{tmp_path / 'storage'}"
     if request.param == "s3":
         url = f"s3:{request.getfixturevalue('s3').rest(request.getfixturevalue('place'))}"
-    return Place(lambda: open_storage(url), lambda: StorageCommit(url))
+    return Place(lambda: open_storage(url), lambda: SharedCommit(url), lambda: SnapshotWriter(url))
 
 
 @pytest.fixture
@@ -165,7 +179,7 @@ def test_a_commit_that_fails_leaves_the_old_buckets(staging, shared):
 
 def test_records_of_a_live_owner_are_void_and_deleted(staging, cluster):
     """The former owner appends nothing more, and the next one finds no record above the mark."""
-    shared = Place(lambda: cluster_storage(cluster), lambda: ClusterCommit(cluster))
+    shared = cluster_place(cluster)
 
     async def overtaken(opened: StorageCommit) -> list[tuple[str, str]]:
         log = cluster_log(cluster)

@@ -5,11 +5,13 @@ import asyncio
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.spark.schema import SNAPSHOT_SCHEMA
 from delayed_tracker.spark.snapshots.snapshot_options import parse_snapshot_options
+from delayed_tracker.spark.snapshots.snapshot_reader import DelayedSnapshotsReader
 from delayed_tracker.storage.errors import UnknownStorageScheme
 from delayed_tracker.storage.registry import open_storage
 from tests.spark.harness.buckets import store_bucket
@@ -91,3 +93,19 @@ def test_wrong_options_are_named(given, error: type[Exception], said):
     with pytest.raises(error) as raised:
         parse_snapshot_options(given)
     assert said in str(raised.value)
+
+
+def test_reading_creates_no_storage(tmp_path):
+    """A mistyped directory is named, and nothing is created in its place."""
+    options = parse_snapshot_options({"url": f"file://{tmp_path / 'typo'}"})
+    with pytest.raises(InvalidInput, match="there is no storage in this directory"):
+        DelayedSnapshotsReader(options, SNAPSHOT_SCHEMA).partitions()
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_column_is_named(tmp_path):
+    """The message has the column, and the columns that there are."""
+    options = parse_snapshot_options({"url": f"file://{tmp_path}"})
+    wanted = StructType([StructField("deadline", LongType())])
+    with pytest.raises(InvalidInput, match="'deadline bigint' is not valid; columns are topic string, subscription"):
+        DelayedSnapshotsReader(options, wanted)

@@ -20,7 +20,7 @@ from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.add_log_registry import open_add_log
 from delayed_tracker.storage.errors import AddLogMissing, SnapshotConflict, SnapshotNotFound, StorageError
-from delayed_tracker.storage.protocol import CatalogueEntry, LogMark
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark
 from delayed_tracker.storage.publication import FixedClaim, Publication, catalogue_entry
 
 
@@ -113,6 +113,17 @@ class StorageCommit(OwnedStorage):
         return self._run(self._commit(tracker))
 
     async def _commit(self, tracker: RebuiltTracker) -> Committed:
+        claimed = await self._claim(tracker)
+        if isinstance(claimed, Committed):
+            return claimed
+        return await self._publish(claimed, await self._create_all(claimed))
+
+    async def _claim(self, tracker: RebuiltTracker) -> "ClaimedTracker | Committed":
+        """Claim the next epoch and delete what carries an older one; or return that the buckets are stored already.
+
+        Raises:
+            SnapshotConflict: another process wrote to the catalogue since :meth:`begin`.
+        """
         storage, key = self._storage, (tracker.topic, tracker.subscription)
         state = await storage.list(*key)
         if state.epoch != self._epochs[key]:
@@ -135,24 +146,31 @@ class StorageCommit(OwnedStorage):
         stored = await storage.list_bucket_snapshots(*key)
         await self._delete({snapshot.bucket_id for snapshot in stored if snapshot.epoch < epoch} - old)
         claim = FixedClaim(epoch, tracker.mark_delete)
-        publication = Publication(storage, key, writer=self._writer, claim=claim)
-        entries = await self._create_all(publication, tracker, epoch, state.last_seal_number)
+        return ClaimedTracker(tracker, epoch, state, old, Publication(storage, key, writer=self._writer, claim=claim))
+
+    async def _publish(self, claimed: "ClaimedTracker", entries: Sequence[CatalogueEntry]) -> Committed:
+        """Replace the old entries by those of stored snapshots, in one step, and delete the old snapshots.
+
+        Raises:
+            SnapshotConflict: another process claimed a newer epoch.
+            StorageError: the new snapshots are deleted now or swept later.
+        """
         try:
-            mark = await self._void_log(tracker, epoch)
+            mark = await self._void_log(claimed.tracker, claimed.epoch)
         except StorageError:
             await self._delete(entry.bucket_id for entry in entries)
             raise
-        await publication.publish(
+        await claimed.publication.publish(
             entries,
-            remove=sorted(old),
-            replaced=state.entries,
-            epoch=epoch,
+            remove=sorted(claimed.old),
+            replaced=claimed.state.entries,
+            epoch=claimed.epoch,
             mark=mark,
-            replaced_mark=state.log_mark,
+            replaced_mark=claimed.state.log_mark,
         )
-        await self._cut_log(tracker, mark)
-        await self._delete(old)
-        return Committed(epoch, len(old), unchanged=False)
+        await self._cut_log(claimed.tracker, mark)
+        await self._delete(claimed.old)
+        return Committed(claimed.epoch, len(claimed.old), unchanged=False)
 
     async def _void_log(self, tracker: RebuiltTracker, epoch: int) -> LogMark | None:
         """Return the mark under which the tracker's records in the add log are void, with the rebuild's claim.
@@ -186,34 +204,20 @@ class StorageCommit(OwnedStorage):
             with contextlib.suppress(StorageError):
                 await self._log.cut([(tracker.topic, tracker.subscription, mark.number)])
 
-    async def _create_all(
-        self, publication: Publication, tracker: RebuiltTracker, epoch: int, last_seal_number: int
-    ) -> list[CatalogueEntry]:
-        """Store all buckets, or none. Their seal numbers follow the last one, in order."""
+    async def _create_all(self, claimed: "ClaimedTracker") -> list[CatalogueEntry]:
+        """Store all buckets, or none."""
         entries: list[CatalogueEntry] = []
         try:
-            for seal_number, bucket in enumerate(tracker.buckets, last_seal_number + 1):
-                entries.append(await self._create(publication, tracker, bucket, epoch, seal_number))
+            for number, bucket in enumerate(claimed.tracker.buckets):
+                content = bucket.open()
+                bucket_id = await claimed.publication.create(
+                    content.metadata, each(content.segments()), bucket.first, bucket.last, epoch=claimed.epoch
+                )
+                entries.append(claimed.entry(number, bucket_id, content.summary))
         except BaseException:
             await self._delete(entry.bucket_id for entry in entries)
             raise
         return entries
-
-    async def _create(
-        self, publication: Publication, tracker: RebuiltTracker, bucket: RebuiltBucket, epoch: int, seal_number: int
-    ) -> CatalogueEntry:
-        content = bucket.open()
-        bucket_id = await publication.create(
-            content.metadata, _each(content.segments()), bucket.first, bucket.last, epoch=epoch
-        )
-        return catalogue_entry(
-            bucket_id,
-            bucket.first,
-            bucket.last,
-            content.summary,
-            seal_number=seal_number,
-            mark_delete=tracker.mark_delete,
-        )
 
     async def _is_there(self, tracker: RebuiltTracker, entries: Sequence[CatalogueEntry]) -> bool:
         """Return True if the catalogue has exactly these buckets, stored whole, and nothing in them is consumed."""
@@ -243,6 +247,32 @@ class StorageCommit(OwnedStorage):
             await self._storage.delete_bucket_snapshot(bucket_id)
 
 
-async def _each(segments: Iterator[bytes]) -> AsyncIterator[bytes]:
+@dataclass(frozen=True, slots=True, eq=False)
+class ClaimedTracker:
+    """A tracker whose epoch a commit has claimed."""
+
+    tracker: RebuiltTracker
+    epoch: int
+    state: CatalogueState
+    """The catalogue under that epoch."""
+    old: set[int]
+    """Bucket ids that the catalogue names."""
+    publication: Publication
+
+    def entry(self, number: int, bucket_id: int, summary: bytes) -> CatalogueEntry:
+        """Return the catalogue entry of the tracker's bucket ``number``; seal numbers follow the last one, in order."""
+        bucket = self.tracker.buckets[number]
+        return catalogue_entry(
+            bucket_id,
+            bucket.first,
+            bucket.last,
+            summary,
+            seal_number=self.state.last_seal_number + 1 + number,
+            mark_delete=self.tracker.mark_delete,
+        )
+
+
+async def each(segments: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield segments in the form that a create takes."""
     for segment in segments:
         yield segment

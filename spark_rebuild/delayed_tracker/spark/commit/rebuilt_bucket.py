@@ -29,8 +29,35 @@ class BucketContent:
         Raises:
             StagedWorkInvalid: they differ from what was staged.
         """
-        for part in self.parts:
-            yield from part.segments()
+        return segments_of(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBucket:
+    """Parts of one bucket, of which a task can make its snapshot."""
+
+    first: Position
+    last: Position
+    index_count: int
+    staging: Staging
+    parts: Sequence[PartMade]
+    """Parts in order of deadlines."""
+
+    def open(self) -> list[StagedPart]:
+        """Read everything but the segments.
+
+        Raises:
+            StagedWorkInvalid: a part is gone or damaged, or the parts differ from the counts.
+            StagingUnavailable: a part cannot be read now.
+        """
+        parts = [self.staging.open(part.key) for part in self.parts]
+        counted = sum(part.index_count for part in parts)
+        if counted != self.index_count:
+            raise StagedWorkInvalid(
+                f"bucket {self.first} to {self.last} was counted with {self.index_count} indexes and staged with "
+                f"{counted}; run the job again"
+            )
+        return parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +83,11 @@ class RebuiltBucket:
         """Size of all entries together in bytes."""
         return self.metadata_bytes + sum(part.segment_bytes for part in self.parts)
 
+    @property
+    def staged(self) -> StagedBucket:
+        """The parts alone."""
+        return StagedBucket(self.first, self.last, self.index_count, self.staging, self.parts)
+
     def open(self) -> BucketContent:
         """Read everything but the segments.
 
@@ -63,14 +95,22 @@ class RebuiltBucket:
             StagedWorkInvalid: a part is gone or damaged, or the parts differ from the counts.
             StagingUnavailable: a part cannot be read now.
         """
-        parts = [self.staging.open(part.key) for part in self.parts]
+        parts = self.staged.open()
         bounds = SegmentBounds.concat([part.bounds for part in parts])
-        metadata = b"".join(part.metadata for part in parts)
-        counted = sum(part.index_count for part in parts)
-        if counted != self.index_count:
-            raise StagedWorkInvalid(
-                f"bucket {self.first} to {self.last} was counted with {self.index_count} indexes and staged with "
-                f"{counted}; run the job again"
-            )
         summary = encode_summary(bounds, self.bits, self.snapshot_bytes)
-        return BucketContent(metadata, summary, bounds, parts)
+        return BucketContent(metadata_of(parts), summary, bounds, parts)
+
+
+def metadata_of(parts: Sequence[StagedPart]) -> bytes:
+    """Return entry 0 of the snapshot of all parts."""
+    return b"".join(part.metadata for part in parts)
+
+
+def segments_of(parts: Sequence[StagedPart]) -> Iterator[bytes]:
+    """Yield entries 1 and up of the snapshot of all parts, in time order; they are verified once the last one is yielded.
+
+    Raises:
+        StagedWorkInvalid: they differ from what was staged.
+    """
+    for part in parts:
+        yield from part.segments()

@@ -6,24 +6,32 @@
     parts of ledgers -> read and pack -> settle transactions -> count outcomes -> plan buckets (on the driver)
                                       -> place and sort -> bring to tasks -> merge and stage -> commit (on the driver)
 
+Into a storage that processes share, tasks write the snapshots from the staged parts; the driver commits the catalogues.
+
 The ledgers are read once; Spark keeps their delayed messages, packed, for the later steps. A repeated job makes the
 same buckets and uses the parts that a killed run staged.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.spark.commit.commit import CommitTarget, RebuiltTracker
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
+from delayed_tracker.spark.commit.shared_commit import SharedCommit
 from delayed_tracker.spark.commit.staging import Staging
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.steps.reading import ReadResult, Report, reading
 from delayed_tracker.spark.steps.snapshot_maker import SnapshotMaker
 from delayed_tracker.spark.steps.tracker_plan import TrackerPlan
+from delayed_tracker.spark.steps.writing import write_in_tasks
 from delayed_tracker.spark.summary import Summary, TrackerSummary
+
+_BUCKETS_PER_CORE: Final = 4
+"""Buckets that tasks write before the driver commits their trackers, for each core."""
 
 
 def rebuild(
@@ -60,7 +68,7 @@ def rebuild(
         maker = SnapshotMaker(work.rows, work.shared, work.acceptance, settings, staging)
         plans, buckets = _make(maker, work, settings)
         with stages.of("commit"):
-            trackers = [_commit(target, plan, made) for plan, made in zip(plans, buckets, strict=True)]
+            trackers = _commit_all(session, settings, target, plans, buckets)
             maker.clean_up()
         return replace(work.summary(trackers), parts_made=maker.made_count, parts_reused=maker.reused_count)
 
@@ -88,21 +96,39 @@ def _make(
         plans = work.plans(too_large)
 
 
-def _commit(target: CommitTarget, plan: TrackerPlan, buckets: Sequence[RebuiltBucket]) -> TrackerSummary:
-    subscriber = plan.subscriber
-    committed = target.commit(
-        RebuiltTracker(
-            subscriber.topic,
-            subscriber.subscription,
-            subscriber.cursor.mark_delete,
-            buckets,
-            offered_through=plan.offered_through(),
+def _commit_all(
+    session: SparkSession,
+    settings: RebuildSettings,
+    target: CommitTarget,
+    plans: Sequence[TrackerPlan],
+    buckets: Sequence[Sequence[RebuiltBucket]],
+) -> list[TrackerSummary]:
+    """Commit all trackers, in order. Tasks write into a storage that processes share, the driver into any other target."""
+    trackers = [_tracker(plan, made) for plan, made in zip(plans, buckets, strict=True)]
+    if isinstance(target, SharedCommit):
+        write = write_in_tasks(session, target.url, indexes_per_task=settings.indexes_per_task)
+        at_once = _BUCKETS_PER_CORE * session.sparkContext.defaultParallelism
+        committed = target.commit_all(trackers, write, buckets_at_once=at_once)
+    else:
+        committed = [target.commit(tracker) for tracker in trackers]
+    return [
+        replace(
+            plan.summary(),
+            snapshot_bytes=sum(bucket.snapshot_bytes for bucket in made),
+            epoch=one.epoch,
+            unchanged=one.unchanged,
+            replaced=0 if one.unchanged else one.replaced_count,
         )
-    )
-    return replace(
-        plan.summary(),
-        snapshot_bytes=sum(bucket.snapshot_bytes for bucket in buckets),
-        epoch=committed.epoch,
-        unchanged=committed.unchanged,
-        replaced=0 if committed.unchanged else committed.replaced_count,
+        for plan, made, one in zip(plans, buckets, committed, strict=True)
+    ]
+
+
+def _tracker(plan: TrackerPlan, buckets: Sequence[RebuiltBucket]) -> RebuiltTracker:
+    subscriber = plan.subscriber
+    return RebuiltTracker(
+        subscriber.topic,
+        subscriber.subscription,
+        subscriber.cursor.mark_delete,
+        buckets,
+        offered_through=plan.offered_through(),
     )

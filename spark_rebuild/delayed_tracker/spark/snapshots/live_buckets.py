@@ -36,7 +36,7 @@ class BucketPiece:
     bucket_id: int
     seal_number: int | None
     pointer: bytes
-    """Where the storage has the snapshot, if the bucket id does not say so: ``NamesSnapshots.pointer_of``."""
+    """Place of the snapshot in the storage, if the bucket id does not say it: ``NamesSnapshots.pointer_of``."""
     reads: tuple[tuple[int, int], ...]
     """First and last segment of each request, from 1, both included."""
     index_count: int

@@ -1,4 +1,4 @@
-"""What trackers have pending in the snapshots of a storage, read piece by piece in synchronous code."""
+"""Pending rows of trackers in the snapshots of a storage, read piece by piece in synchronous code."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence

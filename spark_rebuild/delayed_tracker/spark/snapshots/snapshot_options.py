@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
@@ -9,6 +10,7 @@ from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark.commit.owned_storage import is_shared
 from delayed_tracker.spark.snapshots.live_snapshots import PART_BYTES
 from delayed_tracker.spark.source.source_options import Option, choice, option_values, positive_bytes
+from delayed_tracker.storage.objects.storage import FORMAT_KEY
 from delayed_tracker.storage.registry import open_storage
 
 SNAPSHOT_OPTIONS: Final = (
@@ -18,6 +20,8 @@ SNAPSHOT_OPTIONS: Final = (
     Option("onError", "fail", "`fail` at the first bucket that cannot be read, or `skip`: a row with `error` for it"),
     Option("partitionBytes", str(PART_BYTES), "stored bytes that one task reads, about"),
 )
+
+_DIRECTORY: Final = "file://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +71,12 @@ def parse_snapshot_options(given: Mapping[str, str]) -> SnapshotOptions:
         on_error=choice("onError", values["onError"], ErrorPolicy),
         partition_bytes=positive_bytes("partitionBytes", values["partitionBytes"]),
     )
+
+
+def require_storage(url: str) -> None:
+    """Raise InvalidInput if a storage in a directory does not exist, because opening it would create it."""
+    directory = url.removeprefix(_DIRECTORY)
+    if directory != url and not Path(directory, FORMAT_KEY).exists():
+        raise InvalidInput(
+            "url", url, "there is no storage in this directory; give the service's bucketSnapshotStorageUrl"
+        )

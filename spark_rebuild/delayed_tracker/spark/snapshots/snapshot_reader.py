@@ -14,7 +14,7 @@ from delayed_tracker.spark import schema
 from delayed_tracker.spark.errors import SnapshotsUnreadable
 from delayed_tracker.spark.snapshots.live_buckets import BucketPiece, LostBucket
 from delayed_tracker.spark.snapshots.live_snapshots import LiveSnapshots, LostPart, SnapshotPart, parts_of
-from delayed_tracker.spark.snapshots.snapshot_options import SnapshotOptions
+from delayed_tracker.spark.snapshots.snapshot_options import SnapshotOptions, require_storage
 from delayed_tracker.spark.source.arrow_rows import require_columns
 from delayed_tracker.spark.source.python_worker import freeze_heap
 
@@ -41,6 +41,7 @@ class DelayedSnapshotsReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the parts to read."""
         options = self._options
+        require_storage(options.url)
         with LiveSnapshots(options.url) as storage:
             planned = storage.plan(options.chosen(storage.trackers()), part_bytes=options.partition_bytes)
             parts = parts_of(planned, part_bytes=options.partition_bytes)

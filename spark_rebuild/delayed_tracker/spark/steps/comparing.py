@@ -123,14 +123,14 @@ class NumberedIndexes:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRules:
-    """What a comparison needs to know of each subscription."""
+    """Facts that a comparison needs of each subscription."""
 
     cutoff_ms: int
     """Deadlines at or before it are due."""
     is_compared: BoolArray
     """False for subscriptions whose index could not be read."""
     tails: PositionColumns
-    """Of each subscription: positions from here on are never missing. ``NO_TAIL`` applies no such limit."""
+    """For each subscription: positions from here on are never missing. ``NO_TAIL`` applies no such limit."""
     unread: Mapping[int, PositionBitmap]
     """By number, where there are any: positions that the ledgers may have but that cannot be read are never extra."""
 

@@ -8,6 +8,8 @@ import typer
 from delayed_tracker.cli.spark.service_commit import SCHEME, ServiceCommit
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.commit.commit import CommitTarget, StorageCommit
+from delayed_tracker.spark.commit.owned_storage import is_shared
+from delayed_tracker.spark.commit.shared_commit import SharedCommit
 from delayed_tracker.storage.objects.storage import FORMAT_KEY
 
 _SQLITE: Final = "sqlite:"
@@ -33,7 +35,7 @@ def commit_target(target: str) -> CommitTarget:
     if target.startswith(SCHEME):
         return ServiceCommit(target.removeprefix(SCHEME))
     try:
-        return StorageCommit(target)
+        return SharedCommit(target) if is_shared(target) else StorageCommit(target)
     except InvalidInput as error:
         raise InvalidInput("--commit", target, error.remedy) from error
 
