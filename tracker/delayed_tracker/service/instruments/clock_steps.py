@@ -8,7 +8,7 @@ from delayed_tracker.service.clock import Clock, Timer
 
 LOOK_MS: Final = 1_000
 STEP_MS_MIN: Final = 500
-"""What a time server corrects by slewing is less than a millisecond in each second."""
+"""A time server that slews the clock moves it by less than a millisecond in each second."""
 _READING_MS_MAX: Final = 100
 """If the process was held up for longer between two readings, they are not compared."""
 
