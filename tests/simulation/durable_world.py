@@ -38,11 +38,11 @@ class SharedByProcesses:
 
 
 class DurableWorld(DurableDispatcher):
+    log_is_apart = False
+
     def __init__(self, seed):
         super().__init__(seed, TrackerKind.BUCKET)
-        self.log = FaultyAddLog(
-            RecordingLog(), replace(CALM, seed=seed + 1), sleep=lambda seconds: pause(self.clock, seconds * 1_000)
-        )
+        self.log = self.made_log()
         self.fenced = []  # processes that have lost the tracker to another one, with their host and epoch
         self.service_limits = ServiceLimits(
             leased_positions_max=60,
@@ -51,6 +51,11 @@ class DurableWorld(DurableDispatcher):
             tracker_idle_unload_ms=(0, 0, 1_000)[seed % 3],
         )
         self.unload_count = 0
+
+    def made_log(self):
+        return FaultyAddLog(
+            RecordingLog(), replace(CALM, seed=self.seed + 1), sleep=lambda seconds: pause(self.clock, seconds * 1_000)
+        )
 
     # -- the service -------------------------------------------------------------------------------------------------
 
@@ -62,6 +67,7 @@ class DurableWorld(DurableDispatcher):
             service_limits=self.service_limits,
             seed=self.random.randrange(2**32),
             add_log=SharedByProcesses(self.log),
+            log_is_apart=self.log_is_apart,
         )
         self.metrics = ServiceMetrics(self.registry, version="1")
         self.calm_down()
@@ -115,6 +121,7 @@ class DurableWorld(DurableDispatcher):
                 self.calm_down()
         self.host, self.epoch = self.registry.host(KEY), opened.epoch
         self.note("opened", opened.epoch, opened.recovered_count, opened.offered_through)
+        self.note_opened(opened)
         self.leases.clear()
         self.handed_out.clear()
         unknown = {position for position in self.deadlines if position not in self.answered}
@@ -124,6 +131,9 @@ class DurableWorld(DurableDispatcher):
         if self.claims:
             again |= {position for position in self.deadlines if position > opened.offered_through}
         self.offer_in_batches(sorted(again - self.acked))
+
+    def note_opened(self, opened):
+        """Learn what has to be offered again."""
 
     def count_effects(self):
         super().count_effects()
@@ -152,7 +162,11 @@ class DurableWorld(DurableDispatcher):
         self.came_again.clear()
         self.clock = ManualClock(self.clock.now_ms() + self.random.randrange(3_000))
         self.fenced.clear()
+        await self.change_disks()
         await self.start()
+
+    async def change_disks(self):
+        """Choose the machine on which the service starts next."""
 
     async def crash_before_the_log(self):
         """Crash while the log may not have what has left the storage already."""
@@ -296,6 +310,9 @@ class DurableWorld(DurableDispatcher):
         while self.answered | self.acked != self.deadlines.keys():
             await elapse(self.clock, 20_000)
             self.offer_again()
+        await self.close_fenced()
+        await super().end()
+
+    async def close_fenced(self):
         for registry, _, _ in self.fenced:
             await self._finished(registry.close())
-        await super().end()

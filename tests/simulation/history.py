@@ -43,7 +43,7 @@ async def live(world, step_count):
     return world
 
 
-def run_history(seed, step_count=STEP_COUNT):
+def run_history(seed, step_count=STEP_COUNT, world=DurableWorld):
     """Run one history in an event loop of its own; return its world."""
     with asyncio.Runner(loop_factory=HistoryLoop) as runner:
-        return runner.run(live(DurableWorld(seed), step_count))
+        return runner.run(live(world(seed), step_count))

@@ -124,8 +124,8 @@ MUTATIONS = (
     Mutation(
         "cut all of the log at a checkpoint",
         f"{SERVICE}/trackers/checkpoints.py",
-        "            mark = LogMark(core.contained_through(), core.offered_through)\n",
-        "            mark = LogMark(core.last_change, core.offered_through)\n",
+        "            mark = self._mark(core, core.contained_through())\n",
+        "            mark = self._mark(core, core.last_change)\n",
     ),
     Mutation(
         "delete a snapshot before the catalogue has dropped it",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.simulation.apart_world import ApartWorld
 from tests.simulation.history import run_history
 from tests.simulation.mutations import MUTATIONS, seeds_taken
 
@@ -11,6 +12,21 @@ from tests.simulation.mutations import MUTATIONS, seeds_taken
 def test_nothing_that_was_answered_is_lost(seed):
     """Through crashes at any await, lost answers, takeovers, resets and faults of log and storage."""
     run_history(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(4, 200))])
+def test_nothing_is_lost_with_the_log_of_a_machine(seed):
+    """Processes take over, and start again, where the last owner's log is not; the dispatcher offers what it is told to."""
+    run_history(seed, world=ApartWorld)
+
+
+@pytest.mark.long
+def test_histories_leave_logs_and_come_back_to_them():
+    """Histories contain takeovers by new machines, and returns to machines that had the tracker before."""
+    worlds = [run_history(seed, world=ApartWorld) for seed in range(4, 12)]
+    assert all(world.left_count for world in worlds)
+    assert sum(world.left_count for world in worlds) > sum(len(world.disks) - 1 for world in worlds)
 
 
 @pytest.mark.long

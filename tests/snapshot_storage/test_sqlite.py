@@ -258,7 +258,7 @@ async def test_a_newer_format_is_refused_and_left_alone(tmp_path):
         pass
     ask(path, "PRAGMA user_version = 7")
     before = path.read_bytes()
-    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 5"):
+    with pytest.raises(StorageFormatUnsupported, match="format 7, this program reads up to 6"):
         await open_sqlite(str(path)).start()
     assert path.read_bytes() == before
 
@@ -313,14 +313,14 @@ async def test_entries_of_the_third_format_are_numbered_by_their_bucket_ids(tmp_
             assert [len(decode_summary(entry.summary).bits) for entry in found.entries[:2]] == [2, 2]
             segments = await storage.get_bucket_snapshot_segments(2, 1, 2)
             assert decode_segments(segments).deliver_at_ms.tolist() == [990_000, 5_000_000]
-    assert ask(path, "PRAGMA user_version") == [(5,)]
+    assert ask(path, "PRAGMA user_version") == [(6,)]
 
 
 async def test_trackers_of_the_fourth_format_begin_without_a_log_mark(tmp_path):
     """Entries, epochs and snapshots stay as they were, and marks can be written."""
     path = tmp_path / "db"
     make_format(4, path)
-    mark = LogMark(5, Position(2, 1))
+    mark = LogMark(5, Position(2, 1), "log", Position(1, 8))
     entry = CatalogueEntry(1, Position(1, 0), Position(2, 0), b"summary", b"consumed", Position(0, 5), 7)
     async with started(path) as storage:
         assert await storage.list(*OLD_TRACKER) == CatalogueState(3, (entry,), (), Position(0, 5), LogMark())
@@ -330,7 +330,7 @@ async def test_trackers_of_the_fourth_format_begin_without_a_log_mark(tmp_path):
         await storage.replace(*OLD_TRACKER, remove=[], add=[], epoch=4, mark=mark)
     async with started(path) as storage:
         assert await storage.list(*OLD_TRACKER) == CatalogueState(4, (entry,), (), Position(0, 5), mark)
-    assert ask(path, "PRAGMA user_version") == [(5,)]
+    assert ask(path, "PRAGMA user_version") == [(6,)]
 
 
 @pytest.mark.parametrize("damage", ["'text'", "NULL", "crc32c + (1 << 32)", "-1"])

@@ -65,16 +65,18 @@ class OpenTrackerRequest(_message.Message):
     def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., owner: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class OpenTrackerResponse(_message.Message):
-    __slots__ = ("epoch", "replay_from", "recovered_count", "bucket_count")
+    __slots__ = ("epoch", "replay_from", "recovered_count", "bucket_count", "add_log_missing")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REPLAY_FROM_FIELD_NUMBER: _ClassVar[int]
     RECOVERED_COUNT_FIELD_NUMBER: _ClassVar[int]
     BUCKET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ADD_LOG_MISSING_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     replay_from: Position
     recovered_count: int
     bucket_count: int
-    def __init__(self, epoch: _Optional[int] = ..., replay_from: _Optional[_Union[Position, _Mapping]] = ..., recovered_count: _Optional[int] = ..., bucket_count: _Optional[int] = ...) -> None: ...
+    add_log_missing: bool
+    def __init__(self, epoch: _Optional[int] = ..., replay_from: _Optional[_Union[Position, _Mapping]] = ..., recovered_count: _Optional[int] = ..., bucket_count: _Optional[int] = ..., add_log_missing: bool = ...) -> None: ...
 
 class CloseTrackerRequest(_message.Message):
     __slots__ = ("tracker", "epoch")

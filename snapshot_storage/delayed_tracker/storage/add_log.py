@@ -14,9 +14,11 @@ from typing import Final, Protocol
 
 from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.protocol import NO_LOG
 
 RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
 """Size up to which a record is accepted: SQLite stores values of up to a gigabyte."""
+LOG_ID_CHARACTERS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,12 @@ class LogExtent:
     """Payload bytes that are not cut; a backend may count the rest of a partly cut row."""
     claims_void_through: int = 0
     """Claims in records with this number or a lower one are void: the storage was restored from a backup."""
+
+
+def require_log_id(log_id: str) -> None:
+    """Raise InvalidInput for an id that catalogues do not keep, or that they keep for something else."""
+    if not 1 <= len(log_id) <= LOG_ID_CHARACTERS_MAX or not log_id.isascii() or log_id == NO_LOG:
+        raise InvalidInput("log_id", log_id, f"give 1 to {LOG_ID_CHARACTERS_MAX} ASCII characters, not {NO_LOG!r}")
 
 
 def require_epoch_number(epoch: int) -> None:
@@ -141,6 +149,15 @@ class AddLog(Protocol):
 
     async def close(self) -> None:
         """Finish the accepted operations and release all resources; closing twice is harmless."""
+        ...
+
+    async def log_id(self) -> str:
+        """Return the id of the log's content: the same after each start, and never that of another log.
+
+        Processes that share the content, one after the other, share the id. Catalogues of a storage that has no log of its
+        own record it (``LogMark.log``), so that a process with another log does not take its own records for the missing
+        ones. See :func:`require_log_id`.
+        """
         ...
 
     async def append(self, parts: Sequence[LogAppend], *, writer: str) -> list[tuple[str, str]]:

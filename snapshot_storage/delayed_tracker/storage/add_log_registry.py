@@ -23,7 +23,7 @@ def open_add_log(storage_url: str) -> AddLog:
     scheme, rest = split_url(storage_url)
     if scheme not in backends(ADD_LOG_GROUP):
         raise AddLogMissing(
-            f"storage URL {storage_url!r}: the storage {scheme!r} has no add log; set trackerDurableAdds=false, or give a "
-            f"storage that has one: {offered(ADD_LOG_GROUP)}"
+            f"storage URL {storage_url!r}: the storage {scheme!r} has no add log; set addLogUrl=sqlite:PATH, or "
+            f"trackerDurableAdds=false, or give a storage that has one: {offered(ADD_LOG_GROUP)}"
         )
     return cast("AddLog", factory_of(ADD_LOG_GROUP, scheme)(rest))

@@ -14,8 +14,10 @@ from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
     LogMark,
+    Mark,
     SnapshotPlaces,
     StoredSnapshot,
+    marked,
     require_entry_range,
     require_epoch,
 )
@@ -121,15 +123,14 @@ class MemoryStorage:
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
-        mark: LogMark | None = None,
+        mark: Mark | None = None,
     ) -> None:
         """Remove, then add, and record the epoch."""
         catalogue = self._fenced(topic, cursor, epoch, writer)
         catalogue.forgotten = False
         if mark_delete is not None:
             catalogue.mark_delete = mark_delete
-        if mark is not None:
-            catalogue.log_mark = mark
+        catalogue.log_mark = marked(catalogue.log_mark, mark)
         for bucket_id in remove:
             catalogue.entries.pop(bucket_id, None)
         for entry in add:
@@ -141,11 +142,11 @@ class MemoryStorage:
         return sorted(key for key, catalogue in self._catalogues.items() if not catalogue.forgotten)
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
-        """Remove the entries, keep the epoch and the log number."""
+        """Remove the entries, keep the epoch, and of the mark its number and its log."""
         catalogue = self._fenced(topic, cursor, epoch, writer)
         catalogue.forgotten = True
         catalogue.mark_delete = None
-        catalogue.log_mark = LogMark(catalogue.log_mark.number)
+        catalogue.log_mark = catalogue.log_mark.without_claims()
         catalogue.entries.clear()
 
     async def list(self, topic: str, cursor: str) -> CatalogueState:

@@ -3,6 +3,7 @@
 Closing keeps the content, as a file would, so that one log can be "restarted" under a new service.
 """
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -40,6 +41,7 @@ class MemoryAddLog:
 
     def __init__(self) -> None:
         self._trackers: dict[tuple[str, str], _Tracker] = {}
+        self._log_id = uuid.uuid4().hex
         self._started = False
 
     async def start(self) -> None:
@@ -51,6 +53,11 @@ class MemoryAddLog:
     async def close(self) -> None:
         """Refuse all operations until the next start."""
         self._started = False
+
+    async def log_id(self) -> str:
+        """Return the id that the log got when it was made."""
+        self._require_started()
+        return self._log_id
 
     async def append(self, parts: Sequence[LogAppend], *, writer: str) -> list[tuple[str, str]]:
         """Append the parts whose trackers are not fenced, and return the others."""

@@ -10,8 +10,8 @@ belong to the caller.
 
 from bisect import bisect_left
 from collections.abc import AsyncIterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.errors import InvalidInput
@@ -60,6 +60,42 @@ class LogMark:
     """Every log record with this number or a lower one is contained in the catalogue, or void; 0 for none."""
     offered_through: Position | None = None
     """Position up to which the dispatcher had offered everything as of that record; None if it claimed nothing."""
+    log: str = ""
+    """Id of the log that has the records (``AddLog.log_id``), 64 ASCII characters at most.
+
+    Empty for the storage's own log, ``NO_LOG`` if no record of any log counts.
+    """
+    stored_through: Position | None = None
+    """The part of the dispatcher's claim that holds without any log record; None if none does.
+
+    Everything delayed at or below it that the dispatcher has offered is in a catalogued snapshot, or consumed. Who has
+    another log than ``log`` begins with this claim.
+    """
+
+    def without_claims(self) -> "LogMark":
+        """Return the mark of a tracker whose positions are gone: its records stay void."""
+        return LogMark(self.number, log=self.log)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredThrough:
+    """A new ``LogMark.stored_through``, for a write that leaves the rest of the recorded mark as it is."""
+
+    position: Position | None
+
+
+Mark: TypeAlias = LogMark | StoredThrough
+"""What a catalogue write records of the add log."""
+
+NO_LOG: Final = "none"
+"""``LogMark.log`` of a tracker whose owner has no add log: the records that logs have of it are void."""
+
+
+def marked(recorded: LogMark, mark: Mark | None) -> LogMark:
+    """Return the mark on record after a write with this one. For backends, inside the atomic step."""
+    if isinstance(mark, StoredThrough):
+        return replace(recorded, stored_through=mark.position)
+    return recorded if mark is None else mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +359,7 @@ class SnapshotCatalogue(Protocol):
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
-        mark: LogMark | None = None,
+        mark: Mark | None = None,
     ) -> CatalogueState | None:
         """Remove and add entries and record ``epoch`` and ``writer``, atomically and durably.
 
@@ -342,7 +378,8 @@ class SnapshotCatalogue(Protocol):
             writer: unique name of the writing process. Empty for an anonymous writer, whose writes conflict with no
                 writer of the same epoch.
             mark_delete: the cursor's position, to be recorded; None leaves the recorded one.
-            mark: the part of the add log that the catalogue contains after this write; None leaves the recorded one.
+            mark: the part of the add log that the catalogue contains after this write, or only the claim that its
+                snapshots cover (:func:`marked`); None leaves the recorded one.
         Returns: the catalogue after this write, from a backend that knows it without a read; else None, and ``list``
             tells. A backend over a network should know it after a fence that follows a ``list``: a recovery asks.
         Raises:
@@ -351,10 +388,10 @@ class SnapshotCatalogue(Protocol):
         ...
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
-        """Remove all entries of a deleted subscription, its mark-delete position and the claim of its log mark.
+        """Remove all entries of a deleted subscription, its mark-delete position and the claims of its log mark.
 
-        Its epoch stays recorded, so that a late writer is fenced, and so does the number of its log mark, so that log
-        records of the time before stay void.
+        Its epoch stays recorded, so that a late writer is fenced, and so do the number and the log of its mark, so that
+        log records of the time before stay void.
 
         Raises:
             SnapshotConflict: the catalogue has a newer epoch, or this one by another writer; nothing was changed.

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.storage.errors import SnapshotConflict, StorageError
-from delayed_tracker.storage.protocol import CatalogueEntry, LogMark, SnapshotStore
+from delayed_tracker.storage.protocol import CatalogueEntry, LogMark, Mark, SnapshotStore, marked
 
 Answer = TypeVar("Answer")
 
@@ -114,7 +114,7 @@ class Publication:
         remove: Sequence[int] = (),
         replaced: Sequence[CatalogueEntry] = (),
         epoch: int,
-        mark: LogMark | None = None,
+        mark: Mark | None = None,
         replaced_mark: LogMark | None = None,
     ) -> None:
         """Name new snapshots in the catalogue, in the place of others, in one step.
@@ -124,7 +124,7 @@ class Publication:
             remove: bucket ids that leave the catalogue.
             replaced: the present entries of these, to be restored if the outcome is unknown.
             epoch: under which the snapshots were made; the write is refused if the catalogue has a newer one.
-            mark: the part of the add log that is void with this write; None leaves the recorded one.
+            mark: what the catalogue records of the add log with this write; None leaves the recorded one.
             replaced_mark: the present one, to be restored if the outcome is unknown.
 
         Raises:
@@ -174,7 +174,7 @@ class Publication:
         await self.delete(bucket_ids)
 
     async def replace(
-        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: LogMark | None = None
+        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: Mark | None = None
     ) -> None:
         """Write to the catalogue, and complete the undo steps that are left.
 
@@ -192,7 +192,7 @@ class Publication:
                 epoch=epoch,
                 writer=self._writer,
                 mark_delete=self._claim.mark_delete,
-                mark=mark or restored_mark,
+                mark=mark if restored_mark is None else marked(restored_mark, mark),
             )
         )
         self._undoing_mark = None

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import signal
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -45,15 +45,20 @@ async def settle(dispatcher: Dispatcher, session: TrackerSession) -> None:
     assert await dispatcher.lost(session) == []
 
 
+Settle = Callable[[Dispatcher, TrackerSession], Awaitable[None]]
+
+
 async def open_for(dispatcher: Dispatcher, client: DelayedTrackerClient) -> TrackerSession:
     """Open the tracker with the dispatcher's mark-delete position."""
     return await client.open_tracker(TOPIC, SUBSCRIPTION, mark_delete=dispatcher.mark_delete)
 
 
-async def work_until_killed(dispatcher: Dispatcher, service: ServiceProcess, after_s: float) -> None:
+async def work_until_killed(
+    dispatcher: Dispatcher, service: ServiceProcess, after_s: float, *, begin: Settle = settle
+) -> None:
     """Load the service and kill it meanwhile."""
     async with connect(service.grpc_address) as client, await open_for(dispatcher, client) as session:
-        await settle(dispatcher, session)
+        await begin(dispatcher, session)
         working = asyncio.create_task(dispatcher.work(session))
         await asyncio.sleep(after_s)
         assert not working.done()
@@ -83,13 +88,18 @@ async def audit(dispatcher: Dispatcher, session: TrackerSession) -> None:
 
 
 async def finish(
-    dispatcher: Dispatcher, directory: Path, storage_url: str, settings: Mapping[str, str] = SETTINGS
+    dispatcher: Dispatcher,
+    directory: Path,
+    storage_url: str,
+    settings: Mapping[str, str] = SETTINGS,
+    *,
+    begin: Settle = settle,
 ) -> None:
     """Restart the service, offer the rest again, deliver all that is due, audit, and stop it in order."""
     service = await ServiceProcess.start(directory, storage_url=storage_url, settings=settings)
     try:
         async with connect(service.grpc_address) as client, await open_for(dispatcher, client) as session:
-            await settle(dispatcher, session)
+            await begin(dispatcher, session)
             await drain(dispatcher, session)
             await audit(dispatcher, session)
         assert await service.stop() == 0

@@ -59,6 +59,8 @@ class Dispatcher:
     """Number of ledgers that a retention policy keeps: the cursor moves past older ones. None keeps all."""
     mark_delete: Position | None = None
     """Mark-delete position that the last trim sent, answered or not."""
+    claims: bool = False
+    """True if each offer claims that everything up to its last message was offered."""
     merges_seen: int = 0
     orphans_swept: int = 0
 
@@ -84,6 +86,7 @@ class Dispatcher:
             [self.offered[position] for position in positions],
             [position.ledger_id for position in positions],
             [position.entry_id for position in positions],
+            offered_through=positions[-1] if self.claims else None,
         )
         self.finished.update(positions[offset] for offset in answer.due_offsets)
         return answer

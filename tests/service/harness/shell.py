@@ -170,7 +170,7 @@ async def as_time_passes(clock: ManualClock, answer: Awaitable[AnswerT], *, step
     return waiting.result()
 
 
-def make_registry(storage, clock, *, limits=TINY, service_limits=None, seed=0, workers=None, add_log=None):
+def make_registry(storage, clock, *, limits=TINY, service_limits=None, seed=0, workers=None, add_log=None, **log):
     return TrackerRegistry(
         storage,
         limits,
@@ -179,6 +179,7 @@ def make_registry(storage, clock, *, limits=TINY, service_limits=None, seed=0, w
         rng=random.Random(seed),
         workers=workers or InlineExecutor(),
         add_log=add_log,
+        **log,
     )
 
 

@@ -233,7 +233,7 @@ async def test_a_backup_of_an_older_format_is_brought_up_to_date(tmp_path):
     make_format(4, copy)
     restored = restore_storage(copy, target, force=False, progress=quiet)
     assert (restored.paths, restored.tracker_count) == ((target,), 2)
-    assert (ask(copy, "PRAGMA user_version"), ask(target, "PRAGMA user_version")) == ([(4,)], [(5,)])
+    assert (ask(copy, "PRAGMA user_version"), ask(target, "PRAGMA user_version")) == ([(4,)], [(6,)])
     async with sqlite_files.started(target) as storage:
         assert (await storage.list("persistent://shop/orders/events", "billing")).epoch == 4
 
@@ -263,7 +263,7 @@ async def test_a_wrong_or_damaged_backup_changes_nothing(tmp_path):
             assert target.read_bytes() == storage_before
         path.write_bytes(before)
     ask(copy, "PRAGMA user_version = 9")
-    with pytest.raises(StorageFormatUnsupported, match="format 9, this program reads up to 5"):
+    with pytest.raises(StorageFormatUnsupported, match="format 9, this program reads up to 6"):
         restore_storage(copy, target, force=True, progress=quiet)
     for source, remedy in ((tmp_path / "none", "there is no such file"), (target, "this is the storage itself")):
         with pytest.raises(InvalidInput, match=remedy):

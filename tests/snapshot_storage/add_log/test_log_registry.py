@@ -61,6 +61,6 @@ def test_a_storage_without_a_log_says_so(tmp_path, monkeypatch):
     for url in ("logless:", "faulty:seed=1;logless:"):
         with pytest.raises(
             AddLogMissing,
-            match=r"'logless' has no add log; set trackerDurableAdds=false, .*: bookkeeper, memory, sqlite$",
+            match=r"'logless' has no add log; set addLogUrl=sqlite:PATH, or trackerDurableAdds=false, .*: bookkeeper, memory, sqlite$",
         ):
             open_add_log(url)

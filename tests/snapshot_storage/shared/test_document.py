@@ -49,7 +49,7 @@ documents = st.builds(
     writer=st.text(max_size=10),
     forgotten=st.booleans(),
     mark_delete=st.none() | positions,
-    log_mark=st.builds(LogMark, numbers, st.none() | positions),
+    log_mark=st.builds(LogMark, numbers, st.none() | positions, st.text(max_size=64), st.none() | positions),
     parts=st.lists(
         st.builds(Part, st.integers(1, 2**32 - 1), st.integers(0, 2**32 - 1), st.binary(max_size=64)), max_size=4
     ).map(tuple),
@@ -71,7 +71,16 @@ def read(octets: bytes) -> Document:
 
 
 SMALL = filled(
-    Document("topic", "cursor", bytes(range(16)), (bytes(16),), 7, "writer", False, Position(3, 4), LogMark(9)),
+    Document(
+        "topic",
+        "cursor",
+        bytes(range(16)),
+        (bytes(16),),
+        7,
+        "writer",
+        mark_delete=Position(3, 4),
+        log_mark=LogMark(9, log="log", stored_through=Position(3, 9)),
+    ),
     [
         Row(11, Position(5, 0), Position(6, 9), 1, Position(3, 4), b"pointer", b"summary", b""),
         Row(12, Position(7, 0), Position(7, 9), None, None, b"", Reference(1, 0, 700, 99), b"\x00"),

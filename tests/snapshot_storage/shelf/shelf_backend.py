@@ -16,6 +16,7 @@ import json
 import os
 import zlib
 from collections.abc import AsyncIterable, Callable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +31,9 @@ from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
     LogMark,
+    Mark,
     StoredSnapshot,
+    marked,
     require_entry_range,
     require_epoch,
 )
@@ -182,7 +185,7 @@ class ShelfStorage:
                 "epoch": 0,
                 "writer": "",
                 "mark_delete": None,
-                "log_mark": [0, None],
+                "log_mark": astuple(LogMark()),
                 "forgotten": False,
                 "entries": [],
             }
@@ -203,7 +206,7 @@ class ShelfStorage:
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
-        mark: LogMark | None = None,
+        mark: Mark | None = None,
     ) -> None:
         """Compare the epoch and write, in one job."""
 
@@ -218,7 +221,7 @@ class ShelfStorage:
                     **catalogue,
                     "forgotten": False,
                     "mark_delete": mark_delete or catalogue["mark_delete"],
-                    "log_mark": catalogue["log_mark"] if mark is None else [mark.number, mark.offered_through],
+                    "log_mark": astuple(marked(_log_mark_of(catalogue["log_mark"]), mark)),
                     "entries": [*kept, *last.values()],
                 },
             )
@@ -226,11 +229,11 @@ class ShelfStorage:
         await self._work(change)
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
-        """Keep the epoch and the log number only."""
+        """Keep the epoch, and of the log mark its number and its log."""
 
         def change() -> None:
             catalogue = self._fenced(topic, cursor, epoch, writer)
-            log_mark = [catalogue["log_mark"][0], None]
+            log_mark = astuple(_log_mark_of(catalogue["log_mark"]).without_claims())
             forgotten = {**catalogue, "forgotten": True, "mark_delete": None, "log_mark": log_mark, "entries": []}
             _write(self._catalogue_path(topic, cursor), forgotten)
 
@@ -251,12 +254,11 @@ class ShelfStorage:
         entries = sorted(
             map(_entry_from_json, catalogue["entries"]), key=lambda entry: (entry.first, entry.last, entry.bucket_id)
         )
-        number, offered_through = catalogue["log_mark"]
         return CatalogueState(
             catalogue["epoch"],
             tuple(entries),
             mark_delete=_position_of(catalogue["mark_delete"]),
-            log_mark=LogMark(number, _position_of(offered_through)),
+            log_mark=_log_mark_of(catalogue["log_mark"]),
         )
 
 
@@ -294,6 +296,11 @@ def _entry_from_json(stored: dict[str, Any]) -> CatalogueEntry:
 
 def _position_of(stored: list[int] | None) -> Position | None:
     return None if stored is None else Position(*stored)
+
+
+def _log_mark_of(stored: list[Any]) -> LogMark:
+    number, offered_through, log, stored_through = stored
+    return LogMark(number, _position_of(offered_through), log, _position_of(stored_through))
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

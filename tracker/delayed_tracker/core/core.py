@@ -159,6 +159,14 @@ class TrackerCore:
         """Position up to which the dispatcher has offered everything; BEFORE_ALL if it has claimed nothing."""
         return self._state.offered_through
 
+    def stored_through(self, storing_id: int | None = None) -> Position:
+        """Return the part of the claim that holds without the add log: all of it is in snapshots; BEFORE_ALL if none is.
+
+        Take it at the same moment as the content of a catalogue write, or later. With the id of a ``StoreSnapshot`` whose
+        commit is about to be written, its bucket counts as stored.
+        """
+        return self._lifecycle.stored_through(storing_id)
+
     def advance_offered_through(self, position: Position) -> Position:
         """Take a claim of the dispatcher, if it is higher than the present one, and return the claim in force.
 

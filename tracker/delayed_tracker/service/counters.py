@@ -34,6 +34,8 @@ class EffectCounters:
     """Closes that could not record consumed positions. These positions return as duplicates."""
     log_records_corrupt: int = 0
     """Records of the add log that failed their checksum or did not decode. The dispatcher offers everything again."""
+    add_logs_missing: int = 0
+    """Recoveries of a tracker whose catalogue belongs to another add log. The dispatcher offers again what no snapshot has."""
     snapshots_missing: int = 0
     """Catalogued snapshots that were missing. Their buckets are dropped and a replay is required."""
     snapshots_corrupt: int = 0

@@ -37,7 +37,7 @@ from delayed_tracker.service.http.message_id import AdminHooks, message_id_route
 from delayed_tracker.service.instruments.loop_lag import LoopLag
 from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
-from delayed_tracker.service.process.backends import STORAGE_KEY, add_log_of, storage_of, tracing_of
+from delayed_tracker.service.process.backends import STORAGE_KEY, add_log_of, add_log_url_of, storage_of, tracing_of
 from delayed_tracker.service.process.freed_memory import MemoryTrimmer, allocate_in_two_arenas, trim_of_this_process
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
 from delayed_tracker.service.process.kernel_start import KernelLoader
@@ -111,7 +111,7 @@ class TrackerServer:
         self._storage = MeasuredStorage(
             storage_of(settings), backend, clock, slow_ms=settings.telemetry.slow_storage_ms, spans=self._tracing
         )
-        self._add_log = self._measured_log(backend, clock)
+        self._add_log = self._measured_log(clock)
         self.trackers = TrackerRegistry(
             self._storage,
             settings.tracker_limits(),
@@ -119,6 +119,7 @@ class TrackerServer:
             clock=clock,
             add_log=self._add_log,
             logs_changes=settings.storage.durable_adds,
+            log_is_apart=bool(settings.storage.add_log_url),
         )
         self.trackers.calls.spans = self._tracing
         self._loop_lag = LoopLag(self.trackers.instruments.loop_lag)
@@ -196,8 +197,9 @@ class TrackerServer:
         if settings.telemetry.log_level != before.telemetry.log_level:
             set_log_level(settings.telemetry.log_level)
 
-    def _measured_log(self, backend: str, clock: Clock) -> MeasuredAddLog | None:
+    def _measured_log(self, clock: Clock) -> MeasuredAddLog | None:
         log, slow_ms = add_log_of(self.settings), self.settings.telemetry.slow_storage_ms
+        backend, _, _ = add_log_url_of(self.settings).partition(":")
         return None if log is None else MeasuredAddLog(log, backend, clock, slow_ms=slow_ms, spans=self._tracing)
 
     def _connection_caps(self, *, open_count: int) -> ConnectionCaps:

@@ -146,7 +146,7 @@ async def _lower_claim(
     The log comes first: if the catalogue is not written after it, more is offered again than need be.
     """
     mark, extent, log = claimed.state.log_mark, claimed.extent, storage.log
-    if log is not None and extent is not None:
+    if log is not None and extent is not None and not mark.log:
         try:
             claim = await claim_in_force(log, extent, mark, attempt)
         except SnapshotCorrupt:
@@ -159,8 +159,16 @@ async def _lower_claim(
                 raise SnapshotConflict(
                     f"another process has taken the add log of {extent.cursor!r} of {extent.topic!r} over; stop it, and try again"
                 )
-    offered = claim_after_loss(mark.offered_through or BEFORE_ALL, lost_from)
-    return LogMark(mark.number, None if offered == BEFORE_ALL else offered)
+    return dataclasses.replace(
+        mark,
+        offered_through=_claim_after_loss(mark.offered_through, lost_from),
+        stored_through=_claim_after_loss(mark.stored_through, lost_from),
+    )
+
+
+def _claim_after_loss(claim: Position | None, lost_from: Position) -> Position | None:
+    lowered = claim_after_loss(claim or BEFORE_ALL, lost_from)
+    return None if lowered == BEFORE_ALL else lowered
 
 
 async def _sweep(

@@ -282,7 +282,10 @@ class TrackerCopy:
         if target is not None:
             extent = await self._attempt(partial(target.take_over, *self._key, epoch=epoch, writer=writer))
             through = extent.last_number
-        copied = LogMark(through, mark.offered_through)
+        if mark.log:
+            # Of a log on an instance's disk, or void: only the claim that the snapshots cover goes with them.
+            return LogMark(through, mark.stored_through, stored_through=mark.stored_through)
+        copied = LogMark(through, mark.offered_through, stored_through=mark.stored_through)
         if source is None or claimed.extent is None:
             return copied
         if target is None:
@@ -347,8 +350,11 @@ class TrackerCopy:
 
 
 def require_nothing_uncut(key: tuple[str, str], last_number: int, mark: LogMark) -> None:
-    """Raise AddLogMissing if a log has records above the mark of the catalogue, for which the target has no place."""
-    if last_number > mark.number:
+    """Raise AddLogMissing if a log has records above the mark of the catalogue, for which the target has no place.
+
+    Records of another log than the storage's own stay where they are, and those of a tracker without a log are void.
+    """
+    if not mark.log and last_number > mark.number:
         raise AddLogMissing(
             f"the add log of {key[1]!r} of {key[0]!r} has {last_number - mark.number} records that no snapshot contains, and the "
             "target has no add log: stop its dispatcher, run `delayed-tracker seal` for it until `delayed-tracker stats` shows no "

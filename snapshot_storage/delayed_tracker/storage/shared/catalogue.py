@@ -26,7 +26,7 @@ from delayed_tracker.storage.errors import (
     StorageFormatUnsupported,
     StorageUnavailable,
 )
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, Mark
 from delayed_tracker.storage.shared.changes import Call, applied
 from delayed_tracker.storage.shared.document import EARLIER_MAX, Document, Part, encode_body, encode_head
 from delayed_tracker.storage.shared.document_store import BlobStore, DocumentStore, NamesSnapshots, Stale
@@ -122,7 +122,7 @@ class SharedCatalogue:
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
-        mark: LogMark | None = None,
+        mark: Mark | None = None,
     ) -> CatalogueState | None:
         """Remove, then add, and record the epoch, together with the calls that wait for the same document.
 

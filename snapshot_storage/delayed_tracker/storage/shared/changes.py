@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.storage.errors import SnapshotConflict
-from delayed_tracker.storage.protocol import CatalogueEntry, LogMark, require_epoch
+from delayed_tracker.storage.protocol import CatalogueEntry, Mark, marked, require_epoch
 from delayed_tracker.storage.shared.document import Document, Row
 from delayed_tracker.storage.shared.document_store import NamesSnapshots
 from delayed_tracker.storage.shared.parts import Packing, pack
@@ -23,7 +23,7 @@ class Call:
     remove: Sequence[int] = ()
     add: Sequence[CatalogueEntry] = ()
     mark_delete: Position | None = None
-    mark: LogMark | None = None
+    mark: Mark | None = None
 
     def refuse(self, error: Exception) -> None:
         """Answer with an error, unless nobody waits any more."""
@@ -56,7 +56,7 @@ def applied(
 
 
 def _forgotten(document: Document) -> Document:
-    return replace(document, mark_delete=None, log_mark=LogMark(document.log_mark.number), rows={})
+    return replace(document, mark_delete=None, log_mark=document.log_mark.without_claims(), rows={})
 
 
 def _replaced(document: Document, call: Call, packing: Packing, names: NamesSnapshots | None) -> Document:
@@ -69,7 +69,7 @@ def _replaced(document: Document, call: Call, packing: Packing, names: NamesSnap
     return replace(
         document,
         mark_delete=document.mark_delete if call.mark_delete is None else call.mark_delete,
-        log_mark=document.log_mark if call.mark is None else call.mark,
+        log_mark=marked(document.log_mark, call.mark),
         rows=rows,
     )
 

@@ -4,7 +4,8 @@ Layout, little-endian; each text has a u32 length before its UTF-8 bytes, each p
 
     head   "DTCD" | u8 version = 1 | u8 flags | u16 0 | u32 bytes of the head | u32 bytes of the body
            write id, 16 bytes | u8 count, that many earlier write ids, the newest first | i64 epoch
-           [mark-delete position] | i64 log number | [offered through] | texts: writer, topic, cursor
+           [mark-delete position] | i64 log number | [offered through] | [stored through]
+           texts: writer, topic, cursor, log
            u8 bytes of the body's pointer, pointer | u16 count of parts, each u32 number, u32 bytes, u8, pointer
            u32 count of rows | u32 crc32c of the head
     body   bucket ids, i64 each | u32 crc32c | lengths of the rows, u16 each | u32 crc32c | rows
@@ -12,9 +13,9 @@ Layout, little-endian; each text has a u32 length before its UTF-8 bytes, each p
            summary | consumed | u32 crc32c
     value  varint length, bytes; or, in a part, varints number, offset, length, and u32 crc32c
 
-Flags of the head: 1 forgotten, 2 mark-delete, 4 offered through. Flags of a row: 1 mark-delete, 2 seal number, 4 the
-summary is in a part, 8 consumed positions are. Ledger ids of a row are distances to its first one, zigzag-coded. The body
-follows the head, or is a blob if it has a pointer. The checksums of ids and lengths begin with tracker and write id,
+Flags of the head: 1 forgotten, 2 mark-delete, 4 offered through, 8 stored through. Flags of a row: 1 mark-delete, 2 seal
+number, 4 the summary is in a part, 8 consumed positions are. Ledger ids of a row are distances to its first one,
+zigzag-coded. The body follows the head, or is a blob if it has a pointer. The checksums of ids and lengths begin with tracker and write id,
 those of rows with tracker and bucket id. So a damaged row hides no other one, and no row is taken for another's.
 """
 
@@ -38,7 +39,7 @@ _PREFIX: Final = struct.Struct("<4sBBHII")
 _POSITION: Final = struct.Struct("<qq")
 _PART: Final = struct.Struct("<IIB")
 _U32: Final = struct.Struct("<I")
-_FORGOTTEN, _HAS_MARK_DELETE, _HAS_OFFERED = 1, 2, 4
+_FORGOTTEN, _HAS_MARK_DELETE, _HAS_OFFERED, _HAS_STORED = 1, 2, 4, 8
 _ROW_MARK_DELETE, _ROW_SEAL_NUMBER, _ROW_SUMMARY, _ROW_CONSUMED = 1, 2, 4, 8
 
 
@@ -179,6 +180,7 @@ def encode_head(document: Document, body_bytes: int, body_pointer: bytes = b"") 
         _FORGOTTEN * document.forgotten
         | _HAS_MARK_DELETE * (document.mark_delete is not None)
         | _HAS_OFFERED * (mark.offered_through is not None)
+        | _HAS_STORED * (mark.stored_through is not None)
     )
     fields = [
         document.write_id,
@@ -188,8 +190,9 @@ def encode_head(document: Document, body_bytes: int, body_pointer: bytes = b"") 
         b"" if document.mark_delete is None else _POSITION.pack(*document.mark_delete),
         struct.pack("<q", mark.number),
         b"" if mark.offered_through is None else _POSITION.pack(*mark.offered_through),
+        b"" if mark.stored_through is None else _POSITION.pack(*mark.stored_through),
     ]
-    for text in (document.writer, document.topic, document.cursor):
+    for text in (document.writer, document.topic, document.cursor, mark.log):
         octets = text.encode()
         fields += (_U32.pack(len(octets)), octets)
     fields += (bytes([len(body_pointer)]), body_pointer, struct.pack("<H", len(document.parts)))
@@ -234,7 +237,8 @@ def decode_head(stored: bytes, name: str) -> Head:
         mark_delete = reader.position() if flags & _HAS_MARK_DELETE else None
         (number,) = struct.unpack("<q", reader.octets(8))
         offered = reader.position() if flags & _HAS_OFFERED else None
-        writer, topic, cursor = (reader.octets(reader.u32()).decode() for _ in range(3))
+        stored_through = reader.position() if flags & _HAS_STORED else None
+        writer, topic, cursor, log = (reader.octets(reader.u32()).decode() for _ in range(4))
         body_pointer = reader.octets(reader.u8())
         parts = []
         for _ in range(struct.unpack("<H", reader.octets(2))[0]):
@@ -252,7 +256,7 @@ def decode_head(stored: bytes, name: str) -> Head:
         writer,
         bool(flags & _FORGOTTEN),
         mark_delete,
-        LogMark(number, offered),
+        LogMark(number, offered, log, stored_through),
         tuple(parts),
     )
     if not body_pointer and len(stored) != head_bytes + body_bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.storage.errors import StorageUnavailable
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, Mark
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
 
 
@@ -27,7 +27,7 @@ class SharedStorage:
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
-        mark: LogMark | None = None,
+        mark: Mark | None = None,
     ) -> CatalogueState | None:
         """Replace the tracker's document by compare-and-swap."""
         return await self._opened().replace(

@@ -47,17 +47,13 @@ def _pass(_point: str) -> None:
     """Do nothing at a named point; tests replace this."""
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
-    prepare_to_append(connection)
-    reclaim(connection)
-
-
 class SqliteAddLog:
     """Add log in the file at ``path``, which must not be shared with another program."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._threads: SqliteThreads | None = None
+        self._log_id = ""
         self._broken: str | None = None
         """Message of the fsync that failed; None if none did."""
         self._tracker_ids = TrackerIds()
@@ -75,14 +71,24 @@ class SqliteAddLog:
         self._threads = SqliteThreads(self._path, LOG_SCHEMA, reader_count=READER_COUNT)
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
-            await self._threads.open(_prepare)
+            self._log_id = await self._threads.open(self._prepare)
             undo.pop_all()
+
+    def _prepare(self, connection: sqlite3.Connection) -> str:
+        prepare_to_append(connection)
+        reclaim(connection)
+        return log_rows.identify(connection, self._path.stat().st_ino)
 
     async def close(self) -> None:
         """Finish the accepted operations and release the locks."""
         threads, self._threads = self._threads, None
         if threads is not None:
             await threads.close()
+
+    async def log_id(self) -> str:
+        """Return the id that the file got when it was made, or when it was first opened as a copy."""
+        self._opened()
+        return self._log_id
 
     async def append(self, parts: Sequence[LogAppend], *, writer: str) -> list[tuple[str, str]]:
         """Append all parts in one transaction, and return the trackers that are fenced."""

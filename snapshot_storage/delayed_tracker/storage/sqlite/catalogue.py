@@ -11,7 +11,7 @@ from typing import Final
 import google_crc32c
 
 from delayed_tracker.core.values.columns import Position
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, require_epoch
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, Mark, StoredThrough, require_epoch
 from delayed_tracker.storage.sqlite.schema import with_seal_number
 from delayed_tracker.storage.sqlite.threads import read_transaction
 
@@ -28,13 +28,15 @@ def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueSt
     """Return the catalogue of one tracker, verified entry by entry."""
     with read_transaction(connection):
         tracker = connection.execute(
-            "SELECT tracker_id, epoch, mark_delete_ledger_id, mark_delete_entry_id,"
-            " log_number, writer, offered_ledger_id, offered_entry_id FROM trackers WHERE topic = ? AND cursor = ?",
+            "SELECT tracker_id, epoch, writer, mark_delete_ledger_id, mark_delete_entry_id, log_number, log_id,"
+            " offered_ledger_id, offered_entry_id, stored_ledger_id, stored_entry_id"
+            " FROM trackers WHERE topic = ? AND cursor = ?",
             (topic, cursor),
         ).fetchone()
         if tracker is None:
             return CatalogueState()
-        tracker_id, epoch, mark_ledger_id, mark_entry_id, log_number, writer, *offered = tracker
+        tracker_id, epoch, writer, *mark_delete, log_number, log_id = tracker[:7]
+        offered, stored = tracker[7:9], tracker[9:]
         rows = connection.execute(
             f"SELECT crc32c, {_COLUMNS} FROM catalogue WHERE tracker_id = ?"  # noqa: S608  # column names of ours
             " ORDER BY first_ledger_id, first_entry_id, last_ledger_id, last_entry_id, bucket_id",
@@ -48,8 +50,8 @@ def read(connection: sqlite3.Connection, topic: str, cursor: str) -> CatalogueSt
             entries.append(_entry(row))
         else:
             corrupt.append(row[0])
-    mark_delete, log_mark = _position(mark_ledger_id, mark_entry_id), LogMark(log_number, _position(*offered))
-    return CatalogueState(epoch, tuple(entries), tuple(corrupt), mark_delete, log_mark, writer)
+    log_mark = LogMark(log_number, _position(*offered), log_id, _position(*stored))
+    return CatalogueState(epoch, tuple(entries), tuple(corrupt), _position(*mark_delete), log_mark, writer)
 
 
 def fence(connection: sqlite3.Connection, topic: str, cursor: str, *, epoch: int, writer: str) -> int:
@@ -81,7 +83,7 @@ def replace(
     remove: Sequence[int],
     add: Sequence[CatalogueEntry],
     mark_delete: Position | None,
-    mark: LogMark | None,
+    mark: Mark | None,
 ) -> None:
     """Remove, then add, and record the cursor's position and the log's mark if they are given.
 
@@ -92,10 +94,16 @@ def replace(
             "UPDATE trackers SET mark_delete_ledger_id = ?, mark_delete_entry_id = ? WHERE tracker_id = ?",
             (*mark_delete, tracker_id),
         )
-    if mark is not None:
+    if isinstance(mark, LogMark):
         connection.execute(
-            "UPDATE trackers SET log_number = ?, offered_ledger_id = ?, offered_entry_id = ? WHERE tracker_id = ?",
-            (mark.number, *(mark.offered_through or (None, None)), tracker_id),
+            "UPDATE trackers SET log_number = ?, log_id = ?, offered_ledger_id = ?, offered_entry_id = ?,"
+            " stored_ledger_id = ?, stored_entry_id = ? WHERE tracker_id = ?",
+            (mark.number, mark.log, *_columns(mark.offered_through), *_columns(mark.stored_through), tracker_id),
+        )
+    elif isinstance(mark, StoredThrough):
+        connection.execute(
+            "UPDATE trackers SET stored_ledger_id = ?, stored_entry_id = ? WHERE tracker_id = ?",
+            (*_columns(mark.position), tracker_id),
         )
     connection.executemany(
         "DELETE FROM catalogue WHERE tracker_id = ? AND bucket_id = ?",
@@ -110,14 +118,15 @@ def replace(
 
 
 def forget(connection: sqlite3.Connection, tracker_id: int) -> None:
-    """Remove all entries of a tracker, its mark-delete position and its claim; keep epoch and log number.
+    """Remove all entries of a tracker, its mark-delete position and its claims; keep epoch, log and log number.
 
     Runs in the caller's transaction.
     """
     connection.execute("DELETE FROM catalogue WHERE tracker_id = ?", (tracker_id,))
     connection.execute(
         "UPDATE trackers SET forgotten = TRUE, mark_delete_ledger_id = NULL, mark_delete_entry_id = NULL,"
-        " offered_ledger_id = NULL, offered_entry_id = NULL WHERE tracker_id = ?",
+        " offered_ledger_id = NULL, offered_entry_id = NULL, stored_ledger_id = NULL, stored_entry_id = NULL"
+        " WHERE tracker_id = ?",
         (tracker_id,),
     )
 
@@ -164,6 +173,10 @@ def _entry(row: _Row) -> CatalogueEntry:
 
 def _position(ledger_id: int | None, entry_id: int | None) -> Position | None:
     return None if ledger_id is None or entry_id is None else Position(ledger_id, entry_id)
+
+
+def _columns(position: Position | None) -> tuple[int | None, int | None]:
+    return (None, None) if position is None else (position.ledger_id, position.entry_id)
 
 
 def _checksum(tracker_id: int, row: _Row) -> int:

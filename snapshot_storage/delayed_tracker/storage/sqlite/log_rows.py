@@ -7,6 +7,7 @@ damaged, under a wrong key, or gone.
 
 import sqlite3
 import struct
+import uuid
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,11 +15,26 @@ import google_crc32c
 
 from delayed_tracker.storage.add_log import LogExtent, LoggedRecord, LogPage
 from delayed_tracker.storage.protocol import require_epoch
-from delayed_tracker.storage.sqlite.threads import read_transaction
+from delayed_tracker.storage.sqlite.threads import read_transaction, transaction
 
 _LENGTH_BYTES: Final = 4
 _CHECKED: Final = struct.Struct("<qqq")
 _EXTENT: Final = "topic, cursor, epoch, last_number, record_bytes, claims_void_through"
+
+
+def identify(connection: sqlite3.Connection, inode: int) -> str:
+    """Return the id of the log, a new one if this file has none or is a copy of the file that got it.
+
+    Two instances with copies of one log would take each other's records for their own. A copy has an inode of its own.
+    """
+    row = connection.execute("SELECT log_id FROM identity WHERE inode = ?", (inode,)).fetchone()
+    if row is not None:
+        return str(row[0])
+    log_id = uuid.uuid4().hex
+    with transaction(connection):
+        connection.execute("DELETE FROM identity")
+        connection.execute("INSERT INTO identity (log_id, inode) VALUES (?, ?)", (log_id, inode))
+    return log_id
 
 
 def own(

@@ -9,9 +9,14 @@ from typing import Final
 
 from delayed_tracker.storage.sqlite.file_schema import FileSchema
 
+_IDENTITY: Final = """CREATE TABLE identity (
+    log_id TEXT NOT NULL,
+    inode INTEGER NOT NULL
+)"""
+
 LOG_SCHEMA: Final = FileSchema(
     application_id=int.from_bytes(b"DDTl", "big"),
-    format_version=1,
+    format_version=2,
     page_bytes=4 * 1024,
     tables=(
         """CREATE TABLE trackers (
@@ -35,6 +40,11 @@ LOG_SCHEMA: Final = FileSchema(
             payload BLOB NOT NULL
         )""",
         "CREATE UNIQUE INDEX records_by_number ON records (tracker_id, first_number)",
+        _IDENTITY,
     ),
+    changes={1: (_IDENTITY,)},
 )
-"""Records of the numbers above ``cut_through`` up to ``last_number`` are in rows; each number is in one row."""
+"""Records of the numbers above ``cut_through`` up to ``last_number`` are in rows; each number is in one row.
+
+``identity`` has one row from the first start on: the log's id, and the file that got it.
+"""

@@ -19,6 +19,7 @@ from delayed_tracker.storage.sqlite.lock import locked
 from delayed_tracker.storage.sqlite.soundness import damage_in
 from delayed_tracker.storage.sqlite.threads import ensure_directory, storage_errors, transaction
 
+_CLAIMS: Final = ("offered_ledger_id", "offered_entry_id", "stored_ledger_id", "stored_entry_id")
 _WRITER: Final = "restore"
 """Writer of the new epochs: no process may write under them."""
 
@@ -141,7 +142,7 @@ def _renew(backup: Path, drafts: list[Path]) -> tuple[int, tuple[str, ...]]:
         with storage_errors(backup):
             damage = tuple(damage_in(connections[0], connections[1] if len(connections) > 1 else None))
         void_claims = (
-            "UPDATE trackers SET offered_ledger_id = NULL, offered_entry_id = NULL",
+            f"UPDATE trackers SET {', '.join(f'{column} = NULL' for column in _CLAIMS)}",  # noqa: S608  # our names
             "UPDATE trackers SET claims_void_through = last_number",
         )
         for connection, statement in zip(connections, void_claims, strict=False):

@@ -44,6 +44,9 @@ _TABLES: Final = (
         log_number INTEGER NOT NULL DEFAULT 0,
         offered_ledger_id INTEGER,
         offered_entry_id INTEGER,
+        log_id TEXT NOT NULL DEFAULT '',
+        stored_ledger_id INTEGER,
+        stored_entry_id INTEGER,
         UNIQUE (topic, cursor)
     )""",
     """CREATE TABLE catalogue (
@@ -83,6 +86,11 @@ _CHANGES: Final = {
         "ALTER TABLE trackers ADD COLUMN offered_ledger_id INTEGER",
         "ALTER TABLE trackers ADD COLUMN offered_entry_id INTEGER",
     ),
+    5: (
+        "ALTER TABLE trackers ADD COLUMN log_id TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE trackers ADD COLUMN stored_ledger_id INTEGER",
+        "ALTER TABLE trackers ADD COLUMN stored_entry_id INTEGER",
+    ),
 }
 """Statements that turn each older format into the next."""
 
@@ -97,7 +105,7 @@ def with_seal_number(checksum: int, seal_number: int | None) -> int:
 
 SNAPSHOTS_SCHEMA: Final = FileSchema(
     application_id=int.from_bytes(b"DDTr", "big"),
-    format_version=5,
+    format_version=6,
     page_bytes=PAGE_BYTES,
     tables=_TABLES,
     changes=_CHANGES,

@@ -36,7 +36,7 @@ def damage_in(snapshots: sqlite3.Connection, log: sqlite3.Connection | None) -> 
                 _read_snapshot(snapshots, entry.bucket_id)
             except (SnapshotCorrupt, SnapshotNotFound) as error:
                 yield f"{name}: {error.message}"
-        if log is not None:
+        if log is not None and not state.log_mark.log:
             for first, last in _damaged_records(log, topic, cursor, state.log_mark.number):
                 yield f"{name}: records {first} to {last} of the add log are damaged or missing"
 

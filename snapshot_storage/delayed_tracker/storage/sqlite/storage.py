@@ -20,7 +20,7 @@ from delayed_tracker.storage.errors import StorageInUse, StorageUnavailable
 from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
-    LogMark,
+    Mark,
     SnapshotPlaces,
     StorageSpace,
     StoredSnapshot,
@@ -179,7 +179,7 @@ class SqliteStorage:
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
-        mark: LogMark | None = None,
+        mark: Mark | None = None,
     ) -> None:
         """Remove, add and record the epoch in one transaction."""
         require_text(topic, cursor)

@@ -7,7 +7,15 @@ from typing import Final
 
 from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, Position
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, SnapshotStore, StoredSnapshot
+from delayed_tracker.storage.protocol import (
+    NO_LOG,
+    CatalogueEntry,
+    CatalogueState,
+    LogMark,
+    SnapshotStore,
+    StoredSnapshot,
+    StoredThrough,
+)
 from delayed_tracker.storage.testing.contract_tools import (
     Check,
     StorageFactory,
@@ -158,7 +166,7 @@ async def a_mark_delete_position_stays_on_record(factory: StorageFactory) -> Non
 
 
 async def a_log_mark_stays_on_record(factory: StorageFactory) -> None:
-    """A log mark is kept until another one is written; a forgotten tracker keeps its number and loses its claim."""
+    """A log mark is kept until another one is written; a forgotten tracker keeps number and log, and loses its claims."""
     async with started(factory, "log-mark") as store:
         for given, on_record in (
             (None, LogMark()),
@@ -169,7 +177,8 @@ async def a_log_mark_stays_on_record(factory: StorageFactory) -> None:
                 LogMark(INT63_MAX, Position(INT63_MAX, ENTRY_ID_MAX)),
                 LogMark(INT63_MAX, Position(INT63_MAX, ENTRY_ID_MAX)),
             ),
-            (LogMark(9, Position(-1, -1)), LogMark(9, Position(-1, -1))),
+            (LogMark(9, None, "a" * 64, Position(3, 4)), LogMark(9, None, "a" * 64, Position(3, 4))),
+            (LogMark(9, Position(-1, -1), NO_LOG), LogMark(9, Position(-1, -1), NO_LOG)),
         ):
             await store.replace("topic", "cursor", remove=[], add=[], epoch=1, mark=given)
             require_equal(await store.list("topic", "cursor"), CatalogueState(1, log_mark=on_record), "catalogue")
@@ -178,10 +187,32 @@ async def a_log_mark_stays_on_record(factory: StorageFactory) -> None:
             await store.replace("topic", "cursor", remove=[], add=[], epoch=1, mark=LogMark(10))
         require_equal(await store.list("topic", "other"), CatalogueState(), "another tracker's catalogue")
     async with started(factory, "log-mark") as store:
-        kept = CatalogueState(2, (entry_of(1),), mark_delete=Position(1, 1), log_mark=LogMark(9, Position(-1, -1)))
+        mark = LogMark(9, Position(-1, -1), NO_LOG)
+        kept = CatalogueState(2, (entry_of(1),), mark_delete=Position(1, 1), log_mark=mark)
         require_equal(await store.list("topic", "cursor"), kept, "catalogue after closing")
         await store.forget("topic", "cursor", epoch=3)
-        forgotten = CatalogueState(3, log_mark=LogMark(9))
+        forgotten = CatalogueState(3, log_mark=LogMark(9, log=NO_LOG))
+        require_equal(await store.list("topic", "cursor"), forgotten, "catalogue of a forgotten tracker")
+
+
+async def what_the_snapshots_cover_is_recorded_alone(factory: StorageFactory) -> None:
+    """A new claim of the snapshots leaves the rest of the log mark as it is; a forgotten tracker loses it."""
+    mark = LogMark(7, Position(5, 0), "log", Position(2, 0))
+    async with started(factory, "stored-through") as store:
+        await store.replace("topic", "cursor", remove=[], add=[], epoch=1, mark=StoredThrough(Position(1, 0)))
+        first = CatalogueState(1, log_mark=LogMark(stored_through=Position(1, 0)))
+        require_equal(await store.list("topic", "cursor"), first, "catalogue without a log mark")
+        await store.replace("topic", "cursor", remove=[], add=[entry_of(1)], epoch=1, mark=mark)
+        for position in (Position(INT63_MAX, ENTRY_ID_MAX), Position(4, -1), None, Position(3, 9)):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=1, mark=StoredThrough(position))
+            expected = CatalogueState(1, (entry_of(1),), log_mark=replace(mark, stored_through=position))
+            require_equal(await store.list("topic", "cursor"), expected, "catalogue")
+        with expect(SnapshotConflict, "a replace of an older epoch"):
+            await store.replace("topic", "cursor", remove=[], add=[], epoch=0, mark=StoredThrough(Position(9, 9)))
+    async with started(factory, "stored-through") as store:
+        require_equal(await store.list("topic", "cursor"), expected, "catalogue after closing")
+        await store.forget("topic", "cursor", epoch=2)
+        forgotten = CatalogueState(2, log_mark=LogMark(7, log="log"))
         require_equal(await store.list("topic", "cursor"), forgotten, "catalogue of a forgotten tracker")
 
 
@@ -302,6 +333,7 @@ CATALOGUE_CHECKS: Final[tuple[Check, ...]] = (
     a_claim_is_answered_with_the_catalogue,
     a_mark_delete_position_stays_on_record,
     a_log_mark_stays_on_record,
+    what_the_snapshots_cover_is_recorded_alone,
     concurrent_replaces_all_count,
     trackers_are_listed_in_order,
     a_forgotten_tracker_stays_fenced,

@@ -15,7 +15,7 @@ from typing import Final
 
 from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.storage.add_log import AddLog, LogAppend, LogExtent, LoggedRecord, LogPage
+from delayed_tracker.storage.add_log import AddLog, LogAppend, LogExtent, LoggedRecord, LogPage, require_log_id
 from delayed_tracker.storage.errors import SnapshotConflict, StorageInUse, StorageUnavailable
 from delayed_tracker.storage.testing.contract_catalogue import ODD_NAMES
 from delayed_tracker.storage.testing.contract_tools import ContractViolation, expect, require_equal
@@ -313,6 +313,20 @@ async def malformed_input_is_refused_as_a_whole(factory: LogFactory) -> None:
         require_equal(await log.append([], writer="writer"), [], "refused trackers of no parts")
 
 
+async def an_id_belongs_to_its_content(factory: LogFactory) -> None:
+    """A log has one id, whatever is written and however often it is started; another log has another one."""
+    async with _started(factory, "identity") as log:
+        first = await log.log_id()
+        require_log_id(first)
+        await _append(log, _part(1, b"record"))
+        require_equal(await log.log_id(), first, "id after an append")
+    async with _started(factory, "identity") as log:
+        require_equal(await log.log_id(), first, "id after closing")
+    async with _started(factory, "identity-of-another") as other:
+        if await other.log_id() == first:
+            raise ContractViolation(f"another log has the same id, {first!r}")
+
+
 async def a_log_has_one_opener(factory: LogFactory) -> None:
     """A second opener is refused while the first has the log open, and the first goes on."""
     async with _started(factory, "openers") as log:
@@ -341,6 +355,7 @@ async def _expect_unavailable(log: AddLog) -> None:
         "cut": lambda: log.cut([("topic", "cursor", 1)]),
         "extents": log.extents,
         "size_bytes": log.size_bytes,
+        "log_id": log.log_id,
     }
     for name, operation in operations.items():
         with expect(StorageUnavailable, f"{name} of a log that is not open"):
@@ -362,6 +377,7 @@ LOG_CHECKS: Final[tuple[LogCheck, ...]] = (
     a_cut_removes_a_prefix,
     any_name_is_a_name,
     malformed_input_is_refused_as_a_whole,
+    an_id_belongs_to_its_content,
     a_log_has_one_opener,
     a_log_that_is_not_open_says_so,
 )

@@ -17,7 +17,7 @@ from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
-    LogMark,
+    Mark,
     ReportsSpace,
     SnapshotStore,
     StorageSpace,
@@ -156,7 +156,7 @@ class FaultyStorage(Faults):
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
-        mark: LogMark | None = None,
+        mark: Mark | None = None,
     ) -> CatalogueState | None:
         """Call the wrapped storage, with faults."""
         return await self._with_faults(

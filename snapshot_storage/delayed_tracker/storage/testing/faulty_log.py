@@ -26,6 +26,10 @@ class FaultyAddLog(Faults):
         """Close the wrapped log; never faulty."""
         await self.inner.close()
 
+    async def log_id(self) -> str:
+        """Return the id of the wrapped log; never faulty."""
+        return await self.inner.log_id()
+
     async def append(self, parts: Sequence[LogAppend], *, writer: str) -> list[tuple[str, str]]:
         """Call the wrapped log, with faults."""
         topic = self._planned_of(part.topic for part in parts)

@@ -20,7 +20,7 @@ from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.add_log_registry import open_add_log
 from delayed_tracker.storage.errors import AddLogMissing, SnapshotConflict, SnapshotNotFound, StorageError
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark
+from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, CatalogueState, LogMark
 from delayed_tracker.storage.publication import FixedClaim, Publication, catalogue_entry
 
 
@@ -172,17 +172,18 @@ class StorageCommit(OwnedStorage):
         await self._delete(claimed.old)
         return Committed(claimed.epoch, len(claimed.old), unchanged=False)
 
-    async def _void_log(self, tracker: RebuiltTracker, epoch: int) -> LogMark | None:
-        """Return the mark under which the tracker's records in the add log are void, with the rebuild's claim.
+    async def _void_log(self, tracker: RebuiltTracker, epoch: int) -> LogMark:
+        """Return the mark under which the tracker's records in any add log are void, with the rebuild's claim.
 
-        A recovery would apply them on top of the rebuilt buckets. Returns None if the storage has no add log.
+        A recovery would apply them on top of the rebuilt buckets, which alone cover the claim.
         """
+        claim = None if tracker.offered_through == BEFORE_ALL else tracker.offered_through
         log = await self._started_log()
         if log is None:
-            return None
+            return LogMark(0, claim, NO_LOG, claim)
         # Anonymous: if this job is killed before it publishes, another one takes the same epoch.
         extent = await log.take_over(tracker.topic, tracker.subscription, epoch=epoch, writer="")
-        return LogMark(extent.last_number, None if tracker.offered_through == BEFORE_ALL else tracker.offered_through)
+        return LogMark(extent.last_number, claim, stored_through=claim)
 
     async def _started_log(self) -> AddLog | None:
         if self._log is None:
@@ -198,9 +199,9 @@ class StorageCommit(OwnedStorage):
         except AddLogMissing:
             return None
 
-    async def _cut_log(self, tracker: RebuiltTracker, mark: LogMark | None) -> None:
+    async def _cut_log(self, tracker: RebuiltTracker, mark: LogMark) -> None:
         """Delete the records that are void. What cannot be deleted now is cut by the next owner."""
-        if self._log is not None and mark is not None:
+        if self._log is not None:
             with contextlib.suppress(StorageError):
                 await self._log.cut([(tracker.topic, tracker.subscription, mark.number)])
 

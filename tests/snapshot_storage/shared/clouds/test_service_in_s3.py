@@ -11,13 +11,14 @@ import pytest
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from tests.bookkeeper.servers.proxy import running_proxy
 from tests.integration.crashes.test_kill import finish, open_for, work_until_killed
+from tests.integration.crashes.test_kill_with_logs_apart import kill_on_machines
 from tests.integration.harness.committed import committed_snapshots
 from tests.integration.harness.dispatcher import SETTINGS, Dispatcher, connect
 from tests.snapshot_storage.shared.clouds.conftest import Cloud
 
 KILLS = 20
 AWAY_S = 60
-# An object store has no add log: the dispatcher offers again what it has not finished, and the storage loses no snapshot.
+# Without an add log the dispatcher offers again what it has not finished, and the storage loses no snapshot.
 REPLAYED = {**SETTINGS, "trackerDurableAdds": "false", "delayedDeliveryMaxNumBuckets": "4"}
 
 
@@ -56,6 +57,13 @@ async def test_kills_at_random_moments(s3: Cloud, place: str, tmp_path: Path):
     await finish(dispatcher, tmp_path, storage_url, REPLAYED)
     assert dispatcher.sealed_seen, "the load must have sealed buckets"
     assert dispatcher.delivered_count > KILLS * 20, "the load must have delivered messages"
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1_200)
+async def test_kills_of_services_with_a_log_each(s3: Cloud, place: str, tmp_path: Path):
+    """With an add log on each machine, the dispatcher offers again only what no snapshot has, and nothing is lost."""
+    await kill_on_machines(tmp_path, KILLS, f"s3:{s3.rest(place)}")
 
 
 @pytest.mark.deep

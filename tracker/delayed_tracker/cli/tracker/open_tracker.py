@@ -41,3 +41,5 @@ def open_tracker(
         f"open in epoch {opened.epoch}: {opened.recovered_count} recovered in {counted(opened.bucket_count, 'bucket')}; "
         f"replay from {replay_from}"
     )
+    if opened.add_log_missing:
+        say("the add log of the last owner is elsewhere: what no snapshot has must be offered again")

@@ -80,6 +80,8 @@ class OpenAnswer:
     """
     recovered_count: int
     bucket_count: int
+    add_log_missing: bool = False
+    """True if the tracker was recovered without the add log of its last owner, so that only its snapshots counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class ServiceRules:
             replay_from=convert.position(answer.replay_from) if answer.HasField("replay_from") else None,
             recovered_count=answer.recovered_count,
             bucket_count=answer.bucket_count,
+            add_log_missing=answer.add_log_missing,
         )
 
     def import_header(

@@ -14,7 +14,7 @@ from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes
-from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, before
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Instant, earliest
 from delayed_tracker.core.values.limits import TrackerKind
@@ -317,6 +317,24 @@ class BucketLifecycle:
             if bucket.memory is not None and bucket.bits
         ]
         return min(held) - 1 if held else state.journal.last_number
+
+    def stored_through(self, storing_id: int | None = None) -> Position:
+        """Return the dispatcher's claim as far as snapshots cover it: it ends before the first position outside of them.
+
+        Bits that wait to be cleared count, and make it lower. O(buckets).
+
+        Args:
+            storing_id: a store whose commit is about to be written, together with the answer.
+        """
+        storing = None if storing_id is None else self._stores.get(storing_id)
+        outside = [
+            first
+            for bucket in self._state.members.buckets.values()
+            if (bucket.snapshot is None or bucket.snapshot_lost) and bucket is not storing
+            if (first := bucket.bits.first()) is not None
+        ]
+        claim = self._state.offered_through
+        return min([claim, *(before(first) for first in outside)]) if claim != BEFORE_ALL else BEFORE_ALL
 
     def forget_all(self, unwanted: Sequence[int] = ()) -> None:
         """Forget all effects and request the deletion of all snapshots; for a clear or an adopt.

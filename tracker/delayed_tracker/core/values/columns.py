@@ -35,6 +35,11 @@ BEFORE_ALL: Final = Position(-1, -1)
 """A mark-delete position below every entry: nothing is acknowledged."""
 
 
+def before(position: Position) -> Position:
+    """Return the cursor position after which the next entry of the ledger is this one."""
+    return Position(position.ledger_id, position.entry_id - 1)
+
+
 def require_cursor_position(field: str, position: Position) -> None:
     """Raise InvalidInput, naming the field, for a ledger below 0 or an entry below -1."""
     if position.ledger_id < 0 or position.entry_id < -1:

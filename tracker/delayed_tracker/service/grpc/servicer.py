@@ -67,7 +67,10 @@ class TrackerServicer(InspectionServicer):
             mark_delete=to_mark_delete(request.mark_delete) if request.HasField("mark_delete") else None,
         )
         response = tracker_pb2.OpenTrackerResponse(
-            epoch=opened.epoch, recovered_count=opened.recovered_count, bucket_count=opened.bucket_count
+            epoch=opened.epoch,
+            recovered_count=opened.recovered_count,
+            bucket_count=opened.bucket_count,
+            add_log_missing=opened.add_log_missing,
         )
         if (offered := max(opened.mark_delete, opened.offered_through)) != BEFORE_ALL:
             response.replay_from.CopyFrom(from_position(after(offered)))

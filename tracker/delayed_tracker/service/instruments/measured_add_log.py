@@ -37,6 +37,10 @@ class MeasuredAddLog(MeasuredCalls):
         """See the protocol."""
         await self.inner.close()
 
+    async def log_id(self) -> str:
+        """See the protocol; called once after the start, and not measured."""
+        return await self.inner.log_id()
+
     async def append(self, parts: Sequence[LogAppend], *, writer: str) -> list[tuple[str, str]]:
         """See the protocol."""
         return await self.measured(

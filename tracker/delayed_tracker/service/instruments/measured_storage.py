@@ -12,7 +12,7 @@ from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
-    LogMark,
+    Mark,
     ReportsSpace,
     SnapshotStore,
     StorageSpace,
@@ -142,7 +142,7 @@ class MeasuredStorage(MeasuredCalls):
         epoch: int,
         writer: str = "",
         mark_delete: Position | None = None,
-        mark: LogMark | None = None,
+        mark: Mark | None = None,
     ) -> CatalogueState | None:
         """See the protocol."""
         return await self.measured(

@@ -115,6 +115,7 @@ SHELL_COUNTERS: Final = {
         "checkpoints_failed": "Closes that could not record what was consumed.",
         "log_records_corrupt": "Records of the add log that were gone, failed their checksum or did not decode.",
         "snapshots_split": "Buckets that were stored in pieces, since the storage takes no entry as large.",
+        "add_logs_missing": "Recoveries of trackers whose add log is elsewhere, so that only the snapshots counted.",
         "snapshots_missing": "Catalogued snapshots that were gone.",
         "snapshots_corrupt": "Snapshots that failed their checksum or did not decode.",
         "summaries_unreadable": "Catalogue summaries that did not decode.",

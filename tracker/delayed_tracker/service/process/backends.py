@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from delayed_tracker.service.telemetry.tracing import Tracing
 
 STORAGE_KEY: Final = "bucketSnapshotStorageUrl"
+ADD_LOG_KEY: Final = "addLogUrl"
 
 
 def storage_of(settings: Settings) -> SnapshotStore:
@@ -30,19 +31,26 @@ def storage_of(settings: Settings) -> SnapshotStore:
 
 
 def add_log_of(settings: Settings) -> AddLog | None:
-    """Return the add log beside the storage, also if it is only to be emptied; None if the storage has none.
+    """Return the add log of this instance or of the storage, also if it is only to be emptied; None if there is none.
 
-    Raises: InvalidInput; AddLogMissing if the settings demand one.
+    Raises: InvalidInput, UnknownStorageScheme, StorageBackendMissing; AddLogMissing if the settings demand one.
     """
-    url = settings.storage.storage_url
+    key = ADD_LOG_KEY if settings.storage.add_log_url else STORAGE_KEY
     try:
-        return open_add_log(url)
+        return open_add_log(add_log_url_of(settings))
     except InvalidInput as error:
-        raise InvalidInput(STORAGE_KEY, error.value, error.remedy) from error
+        raise InvalidInput(key, error.value, error.remedy) from error
+    except (UnknownStorageScheme, StorageBackendMissing) as error:
+        raise type(error)(f"{key}: {error.message}") from error
     except AddLogMissing as error:
-        if settings.storage.durable_adds:
-            raise AddLogMissing(f"{STORAGE_KEY}: {error.message}") from error
+        if settings.storage.durable_adds or settings.storage.add_log_url:
+            raise AddLogMissing(f"{key}: {error.message}") from error
         return None
+
+
+def add_log_url_of(settings: Settings) -> str:
+    """Return the URL of the storage whose add log is used."""
+    return settings.storage.add_log_url or settings.storage.storage_url
 
 
 def tracing_of(settings: Settings) -> "Tracing | None":

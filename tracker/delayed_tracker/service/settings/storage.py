@@ -27,6 +27,14 @@ class StorageSettings(Section):
         "true: an add is answered when a log beside the snapshots has it, so that no crash loses it and a dispatcher "
         "offers again only what was not answered. false: PIP-195's contract, a dispatcher replays from mark-delete + 1.",
     )
+    add_log_url: str = setting(
+        "",
+        "addLogUrl",
+        Group.STORAGE,
+        "A storage whose add log this instance uses, for a bucketSnapshotStorageUrl without one: sqlite:PATH keeps it in "
+        "PATH.add-log, on a disk of this machine. Empty: the log of bucketSnapshotStorageUrl. Another instance that takes a "
+        "tracker over has not got the log, and asks for what no snapshot has.",
+    )
     add_log_bytes_max: int = setting(
         2**30,
         "addLogBytesMax",
@@ -212,6 +220,8 @@ class StorageSettings(Section):
             raise InvalidInput(
                 "bucketSnapshotStorageUrl", self.storage_url, "give SCHEME:..., such as sqlite:data/tracker.db"
             )
+        if self.add_log_url and ":" not in self.add_log_url:
+            raise InvalidInput("addLogUrl", self.add_log_url, "give SCHEME:..., such as sqlite:data/adds, or nothing")
         check_order(
             ("trackerUnstoredIndexesMax", self.tracker_unstored_indexes_max),
             ("unstoredIndexesMax", self.unstored_indexes_max),

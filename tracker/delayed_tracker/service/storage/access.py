@@ -17,9 +17,9 @@ from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.load_lead import LoadLead
 from delayed_tracker.service.storage.turns import Turns
 from delayed_tracker.service.telemetry.storage_log import FailureLog
-from delayed_tracker.storage.add_log import AddLog
+from delayed_tracker.storage.add_log import AddLog, require_log_id
 from delayed_tracker.storage.errors import StorageUnavailable
-from delayed_tracker.storage.protocol import SnapshotStore, entry_bytes_max
+from delayed_tracker.storage.protocol import NO_LOG, SnapshotStore, entry_bytes_max
 
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
@@ -36,7 +36,8 @@ class StorageAccess:
     """Access to one storage, shared by all trackers.
 
     ``load_slots`` bounds how many loads use the storage at once, ``slots`` the other effects, and ``store_turns`` those
-    that store a bucket. ``failures`` logs storage failures.
+    that store a bucket. ``failures`` logs storage failures. A log that ``log_is_apart`` belongs to this instance, and not
+    to the storage.
     """
 
     def __init__(
@@ -51,12 +52,16 @@ class StorageAccess:
         retry_ms: int = 1_000,
         log: AddLog | None = None,
         logs_changes: bool = True,
+        log_is_apart: bool = False,
     ) -> None:
         self.storage = storage
         self.log = log
         """The add log beside the storage; None if there is none."""
         self.logs_changes = log is not None and logs_changes
         """False if an add log of earlier is only read, and emptied."""
+        self.log_id = ""
+        """Id of the log as catalogues record it; empty if it is the storage's own, ``NO_LOG`` if there is none."""
+        self._log_is_apart = log_is_apart
         self.loads = loads
         """Budget of the snapshot rows in memory."""
         self._load_lead = LoadLead(loads)
@@ -85,6 +90,17 @@ class StorageAccess:
     def load_succeeded(self, begun_ms: float) -> None:
         """Record that a load has succeeded that was requested at this time of the clock's elapsed milliseconds."""
         self._load_lead.took(self._clock.elapsed_ms() - begun_ms)
+
+    async def start(self) -> None:
+        """Start the storage and its log. Raises the errors of their starts."""
+        await self.storage.start()
+        if self.log is None:
+            self.log_id = NO_LOG
+            return
+        await self.log.start()
+        if self._log_is_apart:
+            self.log_id = await self.log.log_id()
+            require_log_id(self.log_id)
 
     async def offload(
         self, function: Callable[Arguments, Answer], *args: Arguments.args, **kwargs: Arguments.kwargs

@@ -21,10 +21,11 @@ from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.log_replay import LogReplay
-from delayed_tracker.service.telemetry.storage_log import SNAPSHOT_LOST
+from delayed_tracker.service.telemetry.storage_log import LOG_MISSING, SNAPSHOT_LOST
 from delayed_tracker.storage.add_log import LogExtent
 from delayed_tracker.storage.codec.codec import decode_metadata
 from delayed_tracker.storage.errors import (
+    AddLogMissing,
     SnapshotConflict,
     SnapshotCorrupt,
     SnapshotNotFound,
@@ -32,7 +33,7 @@ from delayed_tracker.storage.errors import (
     StorageFormatUnsupported,
 )
 from delayed_tracker.storage.maintenance.claiming import claim_tracker
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark
+from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, CatalogueState, LogMark
 from delayed_tracker.storage.summary import BucketSummary, decode_summary
 
 Answer = TypeVar("Answer")
@@ -68,11 +69,13 @@ class TrackerRecovery:
         """Bytes of the records that the recovered core still needs in the add log."""
         self.lost_record_count = 0
         """Records of the add log that are missing or cannot be read."""
+        self.is_log_missing = False
+        """True if the catalogue belongs to a log that this instance has not got."""
 
     @property
     def has_losses(self) -> bool:
         """True if snapshots or records of the add log are lost."""
-        return bool(self.missing_count or self.corrupt_count or self.lost_record_count)
+        return bool(self.missing_count or self.corrupt_count or self.lost_record_count or self.is_log_missing)
 
     async def run(self, limits: TrackerLimits, *, mark_delete: Position | None, now: Instant) -> TrackerCore:
         """Return a core with the positions of all catalogued snapshots, under a new epoch.
@@ -149,10 +152,11 @@ class TrackerRecovery:
             lost_from = [entry.first for entry, found in zip(state.entries, buckets, strict=True) if found is None] + [
                 BEFORE_ALL
             ] * len(state.corrupt)
-            mark, lost_count = state.log_mark, max(0, state.log_mark.number - extent.last_number)
+            mark = await self._own_mark(state, extent)
+            lost_count = max(0, mark.number - extent.last_number)
             if lost_count:
                 # Somebody has removed the log, or put an older one there. Numbers go on from what it has.
-                mark = LogMark(extent.last_number)
+                mark = LogMark(extent.last_number, log=self._access.log_id)
                 await self._record_mark(state, mark)
             replay = LogReplay(self._key, self._access, self._counters)
             self.log_bytes = await replay.run(
@@ -161,13 +165,50 @@ class TrackerRecovery:
             self.lost_record_count = replay.lost_count
             if not self._access.logs_changes:
                 await self._empty_log(core, state)
+        elif (void := self._void_mark(state, None)) != state.log_mark:
+            # Nothing keeps a claim from now on, and what a log has of this tracker is older than what comes next.
+            await self._record_mark(state, void)
         return core
+
+    async def _own_mark(self, state: CatalogueState, extent: LogExtent) -> LogMark:
+        """Return the mark in the catalogue, as far as it holds for the log of this instance.
+
+        If the catalogue belongs to another log, only its snapshots count, and the claim that they cover. This instance's
+        log begins behind its last record: those of an earlier time, when it had the tracker, are void. That is on record
+        before the first change can be logged.
+        """
+        mark = state.log_mark
+        if mark.log == self._access.log_id:
+            return mark
+        if mark.log != NO_LOG and (mark.log or mark.number):
+            self._note_missing_log(mark)
+        claim = mark.stored_through
+        own = LogMark(extent.last_number, claim, self._access.log_id, claim)
+        await self._record_mark(state, own)
+        return own
+
+    def _note_missing_log(self, mark: LogMark) -> None:
+        self.is_log_missing = True
+        self._counters.add_logs_missing += 1
+        missing = AddLogMissing(f"the catalogue belongs to the add log {mark.log or 'of its storage'}, not to this one")
+        replay_after = str(mark.stored_through or BEFORE_ALL)
+        self._access.failures.failed(self._key, LOG_MISSING, missing, retried=False, replay_after=replay_after)
+
+    def _void_mark(self, state: CatalogueState, extent: LogExtent | None) -> LogMark:
+        """Return the mark under which no record and no claim counts, of this log or of another."""
+        if extent is None:
+            return state.log_mark if state.log_mark in {LogMark(), LogMark(log=NO_LOG)} else LogMark(log=NO_LOG)
+        is_own = state.log_mark.log == self._access.log_id
+        return LogMark(
+            max(extent.last_number, state.log_mark.number if is_own else 0),
+            log=self._access.log_id,
+        )
 
     async def _empty_log(self, core: TrackerCore, state: CatalogueState) -> None:
         """Make the log's records void: from now on the dispatcher replays what is in no snapshot."""
         log, through = self._access.log, core.end_journal()
         assert log is not None
-        await self._record_mark(state, LogMark(through))
+        await self._record_mark(state, LogMark(through, log=self._access.log_id))
         await self._attempt(lambda: log.cut([(*self._key, through)]))
         self.log_bytes = 0
 
@@ -283,8 +324,8 @@ class TrackerRecovery:
         After a crash between the two, the next recovery sweeps the orphans.
         """
         ids = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
-        void_through = 0 if extent is None else max(extent.last_number, state.log_mark.number)
-        if ids or epoch > state.epoch or void_through:
+        void = self._void_mark(state, extent)
+        if ids or epoch > state.epoch or void != state.log_mark:
             await self._attempt(
                 lambda: self._storage.replace(
                     *self._key,
@@ -293,11 +334,11 @@ class TrackerRecovery:
                     epoch=epoch,
                     writer=self._access.writer,
                     mark_delete=mark_delete,
-                    mark=LogMark(void_through) if void_through else None,
+                    mark=void,
                 )
             )
-        if (log := self._access.log) is not None and void_through:
-            await self._attempt(lambda: log.cut([(*self._key, void_through)]))
+        if (log := self._access.log) is not None and void.number:
+            await self._attempt(lambda: log.cut([(*self._key, void.number)]))
         await self._delete_snapshots(epoch)
 
     async def _delete_snapshots(self, own_epoch: int) -> None:

@@ -52,7 +52,6 @@ from delayed_tracker.storage.errors import (
     SnapshotTooLarge,
     StorageError,
 )
-from delayed_tracker.storage.protocol import LogMark
 from delayed_tracker.storage.summary import encode_summary
 
 Answer = TypeVar("Answer")
@@ -250,7 +249,8 @@ class EffectRunner:
         ]
         async with self.catalogue_lock:
             try:
-                await self.writer.publish(entries, epoch=effect.epoch)
+                stored = self.writer.stored_through(effect.effect_id)
+                await self.writer.publish(entries, epoch=effect.epoch, mark=stored)
             except SnapshotConflict:
                 return False
             except StorageError as error:
@@ -399,7 +399,9 @@ class EffectRunner:
         settled = False
         try:
             async with self.catalogue_lock:
-                mark = None if effect.void_through is None else LogMark(effect.void_through)
+                mark = None
+                if effect.void_through is not None:
+                    mark = self.writer.void_mark(effect.void_through, self._results.stored_through())
                 await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, mark=mark)
             if effect.void_through is not None:
                 await self._results.cut_log(effect.void_through)

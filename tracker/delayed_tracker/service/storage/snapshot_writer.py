@@ -19,7 +19,7 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.telemetry.storage_log import CHECKPOINT_FAILED, FENCED
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, StorageError, StorageFormatUnsupported
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, Mark, StoredThrough
 from delayed_tracker.storage.publication import Claim, Publication, catalogue_entry
 from delayed_tracker.storage.summary import decode_summary
 
@@ -39,6 +39,10 @@ class EffectResults(Claim, Protocol):
 
     async def until_logged(self) -> None:
         """Return when every change made until now is in the add log. Raises StorageError."""
+        ...
+
+    def stored_through(self, storing_id: int | None = None) -> Position | None:
+        """Return the dispatcher's claim as far as snapshots cover it, see ``TrackerCore.stored_through``; None without."""
         ...
 
     async def cut_log(self, through: int) -> None:
@@ -168,14 +172,27 @@ class SnapshotWriter(Publication):
         )
 
     async def replace(
-        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: LogMark | None = None
+        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: Mark | None = None
     ) -> None:
         """Write to the catalogue, but only what the add log has.
 
-        A position that has moved from a bucket to memory must not leave the catalogue before the log has it.
+        A position that has moved from a bucket to memory must not leave the catalogue before the log has it, nor before
+        the catalogue knows that its snapshots lack it.
         """
+        mark = mark or self.stored_through()
         await self._results.until_logged()
         await super().replace(remove=remove, add=add, epoch=epoch, mark=mark)
+
+    def stored_through(self, storing_id: int | None = None) -> StoredThrough | None:
+        """Return what a commit records of the claim that its snapshots cover; None if there is no add log.
+
+        The caller holds ``catalogue_lock`` and knows the content of the commit: what moves to memory later is in it.
+        """
+        return StoredThrough(self._results.stored_through(storing_id)) if self._access.logs_changes else None
+
+    def void_mark(self, through: int, stored_through: Position | None = None) -> LogMark:
+        """Return the mark under which all records up to a number are void, and so is the claim that they had."""
+        return LogMark(through, log=self._access.log_id, stored_through=stored_through)
 
     async def drop(self, bucket_ids: Sequence[int], *, epoch: int, mark: LogMark | None = None) -> None:
         """Remove buckets from the catalogue; with none, record the epoch alone. The caller holds ``catalogue_lock``."""
@@ -210,7 +227,8 @@ class SnapshotWriter(Publication):
             remove=present,
             replaced=state.entries,
             epoch=epoch,
-            mark=None if void_through is None else LogMark(void_through),
+            # What the snapshots cover is known when the core has adopted them.
+            mark=None if void_through is None else self.void_mark(void_through),
             replaced_mark=None if void_through is None else state.log_mark,
         )
         return state

@@ -22,6 +22,9 @@ MERGE_FAILED: Final = "buckets not merged"
 DELETE_FAILED: Final = "snapshots not deleted"
 SNAPSHOT_LOST: Final = "snapshot lost, the dispatcher is asked to replay"
 RECORDS_LOST: Final = "records of the add log lost, the dispatcher is asked to offer everything again"
+LOG_MISSING: Final = (
+    "add log of the last owner is not here, the dispatcher is asked to offer again what no snapshot has"
+)
 RECOVERY_FAILED: Final = "tracker not recovered"
 RELOAD_FAILED: Final = "idle tracker not brought back into memory"
 CHECKPOINT_FAILED: Final = "consumed positions not recorded, they come back as duplicates"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.service.errors import TrackerBroken, TrackerNotOpen
 from delayed_tracker.service.storage.snapshot_writer import Consumption
 from delayed_tracker.service.trackers.components import HostState
@@ -16,10 +17,11 @@ _NOTHING: Final[Mapping[int, int]] = {}  # shared by idle trackers
 class Checkpoints:
     """Checkpoints of one tracker while it is open, and the last one when it is closed."""
 
-    __slots__ = ("_gate", "_recorded")
+    __slots__ = ("_gate", "_log_id", "_recorded")
 
-    def __init__(self, gate: TrackerGate) -> None:
+    def __init__(self, gate: TrackerGate, log_id: str) -> None:
         self._gate = gate
+        self._log_id = log_id
         self._recorded: Mapping[int, int] = _NOTHING
         """Positions that were still tracked, of each stored bucket, when the catalogue learnt of it last."""
 
@@ -43,7 +45,7 @@ class Checkpoints:
                 for bucket_id, (tracked_count, sealed_count) in stored.items()
                 if self._recorded.get(bucket_id, sealed_count) != tracked_count
             ]
-            mark = LogMark(core.contained_through(), core.offered_through)
+            mark = self._mark(core, core.contained_through())
             return Consumption(core.remaining(changed) if changed else {}, mark=mark)
 
         with suppress(TrackerNotOpen, TrackerBroken), self._gate.held():
@@ -59,7 +61,7 @@ class Checkpoints:
         if (core := self._gate.sound_core) is None:
             return
         runner = self._gate.runner
-        mark = None if self._gate.log is None else LogMark(core.contained_through(), core.offered_through)
+        mark = None if self._gate.log is None else self._mark(core, core.contained_through())
         consumption = Consumption(core.remaining(), core.undeleted() | runner.stale_catalogue_ids, mark)
         # A catalogue that has nothing to learn may be busy, and the close need not wait for it.
         if consumption.is_empty:
@@ -67,6 +69,9 @@ class Checkpoints:
         recorded = await runner.writer.record_consumed(lambda: consumption)
         if recorded is not None and mark is not None:
             await self._gate.cut_log(mark.number)
+
+    def _mark(self, core: TrackerCore, through: int) -> LogMark:
+        return LogMark(through, core.offered_through, self._log_id, self._gate.stored_through())
 
     def cuttable_log_bytes(self) -> int:
         """Return the bytes that a checkpoint would free in the add log; 0 unless the tracker answers verbs."""

@@ -22,7 +22,7 @@ from delayed_tracker.core.engine.effect_results import EffectResult, PiecesStore
 from delayed_tracker.core.engine.effects import DeleteSnapshots, MergeSnapshots
 from delayed_tracker.core.inspect.numbers import EVENTS, NOTHING_COUNTED
 from delayed_tracker.core.inspect.resting import RestingTracker
-from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvariantViolation
 from delayed_tracker.core.values.instant import Instant, Wakeup
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -421,6 +421,13 @@ class TrackerGate:
         for source in effect.sources:
             tracked.update(known.get(source.bucket_id, source.live))
         return tracked
+
+    def stored_through(self, storing_id: int | None = None) -> Position | None:
+        """Return the dispatcher's claim as far as snapshots cover it; None if there is none, or the core was given up."""
+        core = self.sound_core
+        if core is None or self.log is None or (stored := core.stored_through(storing_id)) == BEFORE_ALL:
+            return None
+        return stored
 
     async def until_logged(self) -> None:
         """Return when every change is durable; at once if there is no add log."""

@@ -51,7 +51,7 @@ class TrackerHost:
         self._shared = shared
         self.ownership = Ownership(self._gate, shared)
         """Opens and imports."""
-        self._checkpoints = Checkpoints(self._gate)
+        self._checkpoints = Checkpoints(self._gate, shared.access.log_id)
 
     @property
     def key(self) -> TrackerKey:

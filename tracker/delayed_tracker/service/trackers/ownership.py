@@ -17,11 +17,13 @@ from delayed_tracker.storage.protocol import CatalogueEntry
 class Ownership:
     """Changes of the owner, each under a new epoch that is durable before it is answered."""
 
-    __slots__ = ("_gate", "_shared", "is_adopting", "is_unclaimed")
+    __slots__ = ("_gate", "_shared", "add_log_missing", "is_adopting", "is_unclaimed")
 
     def __init__(self, gate: TrackerGate, shared: SharedComponents) -> None:
         self.is_unclaimed = True
         """True if the tracker has had no owner since it was recovered."""
+        self.add_log_missing = False
+        """True if the tracker was recovered without the add log of its last owner."""
         self.is_adopting = False
         """True while an import replaces the buckets in the catalogue."""
         self._gate = gate
@@ -53,6 +55,7 @@ class Ownership:
             offered_through=core.offered_through,
             recovered_count=recovered_count,
             bucket_count=sum(view.bucket_id is not None for view in core.buckets()),
+            add_log_missing=self.add_log_missing,
         )
 
     async def _raise_epoch(self, owner: str) -> None:

@@ -130,6 +130,7 @@ class Recoveries:
             core = await recovery.run(self._limits, mark_delete=mark_delete, now=host.now())
             if self._log_keeper is not None:
                 self._log_keeper.opened(host.key, recovery.log_bytes)
+            host.ownership.add_log_missing = recovery.is_log_missing
             host.attach_core(core, recovery.log_bytes)
         if self._idle is not None:
             self._idle.watch()

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from delayed_tracker.core.engine.load_budget import LoadBudget
-from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.columns import BEFORE_ALL, INT63_MAX, Position
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
@@ -70,6 +70,7 @@ class TrackerRegistry:
         workers: runs sealing, encoding and decoding; shut down at close. None creates worker threads.
         add_log: not started; the registry starts and closes it. None: adds are durable when their bucket is.
         logs_changes: False only empties the add log: its records are recovered, and none is added.
+        log_is_apart: True if the log belongs to this instance instead of the storage, which others share.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class TrackerRegistry:
         workers: Executor | None = None,
         add_log: AddLog | None = None,
         logs_changes: bool = True,
+        log_is_apart: bool = False,
     ) -> None:
         self.storage = storage
         self.limits = limits
@@ -109,6 +111,7 @@ class TrackerRegistry:
             loads=self.loads,
             log=add_log,
             logs_changes=logs_changes and limits.kind is TrackerKind.BUCKET,
+            log_is_apart=log_is_apart,
         )
         self.log: LogWriter | None = None
         """Writer of the add log; None if adds are durable when their bucket is."""
@@ -202,13 +205,11 @@ class TrackerRegistry:
     async def start(self) -> None:
         """Start the storage; from here on, trackers can be opened. Raises the errors of the storage's start."""
         assert self._phase is _Phase.NEW
-        await self.storage.start()
-        if (log := self._shared.access.log) is not None:
-            await log.start()
-            if self.log is not None and self.log_keeper is not None:
-                for extent in await log.extents():
-                    self.log_keeper.unloaded[TrackerKey(extent.topic, extent.cursor)] = extent.record_bytes
-                    self.log.log_bytes += extent.record_bytes
+        await self._shared.access.start()
+        if self.log is not None and self.log_keeper is not None:
+            for extent in await self.log.log.extents():
+                self.log_keeper.unloaded[TrackerKey(extent.topic, extent.cursor)] = extent.record_bytes
+                self.log.log_bytes += extent.record_bytes
         self._phase = _Phase.SERVING
 
     def require_serving(self) -> None:
@@ -493,12 +494,28 @@ class TrackerRegistry:
             self.log_keeper.stored(key, log_bytes)
 
     async def _relieve_log(self, key: TrackerKey) -> None:
-        """Store what the add log has of a tracker that nobody has open. It is closed afterwards, which cuts the log."""
+        """Store what the add log has of a tracker that nobody has open. It is closed afterwards, which cuts the log.
+
+        Records of a tracker that another instance has taken over are void, and are cut at once.
+        """
+        if await self._cut_void_records(key):
+            return
         host = await self.load(key)
         host.seal_open_buckets()
         await self.unload_unclaimed(key)
         if (closing := self._closings.get(key)) is not None:
             await asyncio.wait([closing])
+
+    async def _cut_void_records(self, key: TrackerKey) -> bool:
+        access = self._shared.access
+        assert self.log is not None
+        assert self.log_keeper is not None
+        state = await access.attempt(lambda: self.storage.list(*key), self.unloaded_counters)
+        if key in self._hosts or state.log_mark.log in {"", access.log_id}:
+            return False
+        await self.log.log.cut([(*key, INT63_MAX)])
+        self.log_keeper.emptied(key)
+        return True
 
     # -- drain and close ----------------------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ class Opened:
     recovered_count: int
     """Positions recovered by this open; 0 if the tracker was loaded."""
     bucket_count: int
+    add_log_missing: bool
+    """True if it was recovered without the add log of its last owner: what no snapshot has must be offered again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,12 @@ class BookKeeperAddLog:
             finally:
                 await self._parts.aclose()
 
+    async def log_id(self) -> str:
+        """Return the id that all instances below the URL's root share."""
+        opened = self._require_opened()
+        with unavailable():
+            return await opened.log_id()
+
     async def append(self, parts: Sequence[LogAppend], *, writer: str) -> list[tuple[str, str]]:
         """Append the parts whose trackers are not fenced in one commit, and return the others."""
         opened = self._require_opened()
@@ -297,6 +303,9 @@ class _Opened:
         return refused
 
     # -- records -----------------------------------------------------------------------------------------------------
+
+    async def log_id(self) -> str:
+        return await self._owners.log_id()
 
     async def append(self, parts: Sequence[LogAppend], writer: str) -> list[TrackerName]:
         self._require_no_gaps(parts, writer)

@@ -2,6 +2,7 @@
 
 ::
 
+    ROOT/log/id                         the id of the log, which all instances share
     ROOT/log/t/HH/NAME                  epoch, writer, the instance whose ledgers have the records, whether they move
     ROOT/log/i/INSTANCE                 an instance: one start of one process
     ROOT/log/i/INSTANCE/alive           ephemeral: missing if the instance is dead, or has not been heard of for 10 s
@@ -19,6 +20,8 @@ are deleted: in one step it is seen to be dead and to have no trackers, and lose
 
 import contextlib
 import json
+import uuid
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -119,6 +122,17 @@ class Owners:
 
     def _alive(self) -> Create:
         return Create(self._path(self.instance, "alive"), ephemeral=True)
+
+    async def log_id(self) -> str:
+        """Return the id of the log, which the first instance that is asked makes."""
+        path = f"{self._root}/id"
+        with suppress(NodeExists):
+            await self._zookeeper.create(path, uuid.uuid4().hex.encode())
+        await self._zookeeper.sync(path)
+        node = await self._zookeeper.get(path)
+        if node is None:
+            raise SnapshotCorrupt(f"the node {path} was deleted meanwhile; nothing but the service may write below it")
+        return node.value.decode("ascii", "replace")
 
     def ledger_node(self, ledger_id: int, instance: str | None = None) -> str:
         """Return the node of a ledger, of this instance if none is named."""
