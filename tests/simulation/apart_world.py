@@ -71,7 +71,7 @@ class ApartWorld(DurableWorld):
             await self.leave_the_log(to_new=self.random.random() < 0.3)
 
     def offer_to_fenced(self):
-        """Nobody asks a former owner: it would answer from its own log, and a dispatcher that moved on does not listen."""
+        """Do nothing: a former owner answers from its own log, and the dispatcher has moved on."""
 
     async def close_fenced(self):
         for disk in self.disks:

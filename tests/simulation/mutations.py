@@ -29,6 +29,8 @@ class Mutation:
     path: str
     passage: str
     instead: str
+    apart: bool = False
+    """True if only histories with an add log on each machine find it."""
 
     def put_in(self):
         sys.meta_path.insert(0, MutatingFinder(self))
@@ -46,6 +48,7 @@ class Unlogged:
     name: str
     verbs: tuple[str, ...]
     change: str
+    apart = False
 
     def put_in(self):
         core, state, kind = self._found()
@@ -89,6 +92,7 @@ class Answered:
     """Calls that do not wait for the log."""
 
     name: str
+    apart = False
 
     def put_in(self):
         async def at_once(_self, _number=None):
@@ -168,8 +172,8 @@ MUTATIONS = (
     Mutation(
         "keep the log at a clear of a tracker that is not loaded",
         f"{SERVICE}/storage/recovery.py",
-        "        void_through = 0 if extent is None else max(extent.last_number, state.log_mark.number)\n",
-        "        void_through = 0\n",
+        "        void = self._void_mark(state, extent)\n",
+        "        void = state.log_mark\n",
     ),
     Unlogged("do not log a cancel", ("cancel",), "Removed"),
     Unlogged("do not log an acknowledgement", ("ack", "ack_leases"), "Removed"),
@@ -236,6 +240,48 @@ MUTATIONS = (
         "        self._shared.timers.arm(self, Wakeup(when_ms, elapsed_ms))\n",
         "        self._shared.timers.arm(self, Wakeup(when_ms, None))\n",
     ),
+    Mutation(
+        "claim that snapshots cover what is in memory",
+        f"{CORE}/engine/lifecycle.py",
+        "        return min([claim, *(before(first) for first in outside)]) if claim != BEFORE_ALL else BEFORE_ALL\n",
+        "        return claim\n",
+        apart=True,
+    ),
+    Mutation(
+        "count a bucket as stored in the commits of others",
+        f"{CORE}/engine/lifecycle.py",
+        "            if (bucket.snapshot is None or bucket.snapshot_lost) and bucket is not storing\n",
+        "            if (bucket.snapshot is None or bucket.snapshot_lost) and bucket.is_open\n",
+        apart=True,
+    ),
+    Mutation(
+        "record what snapshots cover at checkpoints alone",
+        f"{SERVICE}/storage/snapshot_writer.py",
+        "        mark = mark or self.stored_through()\n",
+        "",
+        apart=True,
+    ),
+    Mutation(
+        "take another machine's log for the own one",
+        f"{SERVICE}/storage/recovery.py",
+        "        if mark.log == self._access.log_id:\n",
+        "        if mark.log:\n",
+        apart=True,
+    ),
+    Mutation(
+        "keep the claim of a log that is elsewhere",
+        f"{SERVICE}/storage/recovery.py",
+        "        claim = mark.stored_through\n",
+        "        claim = mark.offered_through\n",
+        apart=True,
+    ),
+    Mutation(
+        "apply what the own log has of an earlier time",
+        f"{SERVICE}/storage/recovery.py",
+        "        own = LogMark(extent.last_number, claim, self._access.log_id, claim)\n",
+        "        own = LogMark(0, claim, self._access.log_id, claim)\n",
+        apart=True,
+    ),
 )
 
 
@@ -280,7 +326,10 @@ def seeds_taken(mutation, seeds_max=SEEDS_MAX):
     """Return the number of seeds after which the simulation finds a defect, and what it says; None if it does not."""
     number = MUTATIONS.index(mutation)
     run = subprocess.run(
-        [sys.executable, "-m", "tests.simulation", f"--mutation={number}", f"--seeds={seeds_max}"],
+        [
+            *(sys.executable, "-m", "tests.simulation", f"--mutation={number}", f"--seeds={seeds_max}"),
+            *(["--apart"] if mutation.apart else []),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

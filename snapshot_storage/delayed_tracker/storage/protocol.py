@@ -85,7 +85,7 @@ class StoredThrough:
 
 
 Mark: TypeAlias = LogMark | StoredThrough
-"""What a catalogue write records of the add log."""
+"""Part of a catalogue write that concerns the add log."""
 
 NO_LOG: Final = "none"
 """``LogMark.log`` of a tracker whose owner has no add log: the records that logs have of it are void."""

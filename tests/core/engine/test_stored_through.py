@@ -71,7 +71,7 @@ def test_a_new_deadline_takes_a_position_out_of_its_snapshot():
 
 
 def test_a_lost_snapshot_covers_nothing():
-    """What is left of its bucket is in memory alone."""
+    """The rest of its bucket is in memory alone."""
     shell = claiming_shell(1, 2)
     shell.pass_time(LATER_MS - 500 - shell.now_ms)
     shell.load()

@@ -199,6 +199,13 @@ def test_storage_url_needs_a_scheme():
         settings_of(storage_url="data/tracker.db")
 
 
+def test_the_url_of_an_add_log_needs_a_scheme():
+    """Empty, it is that of the storage; a path is none."""
+    assert not settings_of(add_log_url="").storage.add_log_url
+    with pytest.raises(InvalidInput, match=r"addLogUrl.*sqlite:"):
+        settings_of(add_log_url="data/adds")
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [

@@ -114,7 +114,7 @@ async def test_a_process_without_the_log_asks_for_what_no_snapshot_has(instances
 
 
 async def test_a_tracker_belongs_to_its_log_before_its_first_checkpoint(instances):
-    """What is added right after the first open is in the log that the catalogue names."""
+    """The first add after the first open is in the log that the catalogue names."""
     log = await log_of_a_disk()
     host, opened = await open_tracker(await instances.start(log))
     assert not opened.add_log_missing
@@ -124,7 +124,7 @@ async def test_a_tracker_belongs_to_its_log_before_its_first_checkpoint(instance
 
 
 async def test_the_former_owner_applies_nothing_of_its_old_log(instances):
-    """What it has on record since the takeover, and before, is void: the new owner has gone on without it."""
+    """Its records since the takeover, and before, are void: the new owner has gone on without them."""
     old, new = await log_of_a_disk(), await log_of_a_disk()
     former, its = await filled(instances, old)
     host, opened = await open_tracker(await instances.start(new))
@@ -191,7 +191,7 @@ async def test_a_stored_bucket_raises_the_claim_at_once(instances):
 
 
 async def test_a_clear_leaves_no_claim_of_its_own_log_or_another(instances):
-    """Whoever clears a tracker, loaded or not, nothing that was recorded of it counts afterwards."""
+    """Nothing that was recorded of a tracker counts after a clear, by any process, loaded or not."""
     host, opened = await filled(instances, await log_of_a_disk())
     log = await log_of_a_disk()
     registry = await instances.start(log)
@@ -214,6 +214,15 @@ async def test_a_process_without_any_log_ends_claims_and_logs(instances, kind):
     assert (tracked(host, 3), opened.offered_through, opened.add_log_missing) == (0, BEFORE_ALL, False)
 
 
+async def test_a_process_without_any_log_deletes_what_another_log_has(instances):
+    """A tracker that is made again has nothing of the one that was deleted."""
+    old = await log_of_a_disk()
+    await filled(instances, old)
+    assert (await (await instances.start(None)).delete(KEY, None)).existed
+    host, opened = await open_tracker(await instances.start(old))
+    assert (tracked(host, 1, 2, 3), opened.offered_through) == (0, BEFORE_ALL)
+
+
 async def test_a_log_that_is_only_emptied_leaves_nothing_behind(instances):
     """With durable adds switched off, the records are applied once, and no log has the tracker any more."""
     log = await log_of_a_disk()
@@ -226,7 +235,7 @@ async def test_a_log_that_is_only_emptied_leaves_nothing_behind(instances):
 
 
 async def test_records_of_a_tracker_that_moved_away_are_cut(instances):
-    """When the log needs room, they go, and the tracker is not taken back for that."""
+    """They go when the log needs room, and the tracker is not taken back for that."""
     old = await log_of_a_disk()
     former, its = await filled(instances, old)
     for entry in range(20):

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import shutil
 import sqlite3
 import threading
 
@@ -234,8 +235,8 @@ async def test_files_that_are_no_log_are_refused_and_left_alone(tmp_path):
     path.unlink()
     async with started(path):
         pass
-    ask(path, "PRAGMA user_version = 2")
-    await _refused(path, "format 2, this program reads up to 1")
+    ask(path, "PRAGMA user_version = 3")
+    await _refused(path, "format 3, this program reads up to 2")
 
 
 async def _refused(path, message: str) -> None:
@@ -262,3 +263,38 @@ async def test_names_and_paths_that_cannot_be_are_refused(tmp_path):
     for rest, remedy in (("", "write sqlite:PATH"), (":memory:", "write sqlite:PATH"), ("~/db", "write the path out")):
         with pytest.raises(InvalidInput, match=remedy):
             open_sqlite_log(rest)
+
+
+# --- identity ---
+
+
+async def test_a_copied_file_is_another_log(tmp_path):
+    """Its records are there, its id is new, and stays from then on; the original keeps its own, also when it is moved."""
+    path, moved, copy = (tmp_path / name for name in ("log", "moved", "copy"))
+    async with started(path) as log:
+        await append(log, part(1, b"one"))
+        original = await log.log_id()
+    shutil.copy(path, copy)
+    path.rename(moved)
+    async with started(copy) as log:
+        assert await records_of(log) == [b"one"]
+        copied = await log.log_id()
+    async with started(copy) as log:
+        assert await log.log_id() == copied != original
+    async with started(moved) as log:
+        assert await log.log_id() == original
+
+
+async def test_a_log_of_the_first_format_gets_an_id(tmp_path):
+    """Its records stay, and so does the id from then on."""
+    path = tmp_path / "log"
+    async with started(path) as log:
+        await append(log, part(1, b"one"))
+    ask(path, "DROP TABLE identity")
+    ask(path, "PRAGMA user_version = 1")
+    async with started(path) as log:
+        assert await records_of(log) == [b"one"]
+        log_id = await log.log_id()
+    async with started(path) as log:
+        assert await log.log_id() == log_id
+    assert ask(path, "PRAGMA user_version") == [(2,)]

@@ -128,7 +128,7 @@ def test_the_log_of_before_is_void_and_the_claim_is_recorded(staging, path):
 
     asyncio.run(leave_records())
     commit(path, replace(tracker_of(staged_bucket(staging, 1)), offered_through=Position(1, 9)))
-    assert _mark(path) == LogMark(3, Position(1, 9))
+    assert _mark(path) == LogMark(3, Position(1, 9), stored_through=Position(1, 9))
     # A job that was killed after it took over the log, and another that takes the same epoch.
     with StorageCommit(url) as killed:
         killed._run(killed._void_log(tracker_of(), 2))

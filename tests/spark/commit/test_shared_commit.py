@@ -17,7 +17,7 @@ from delayed_tracker.storage.bookkeeper.log.add_log import BookKeeperAddLog
 from delayed_tracker.storage.bookkeeper.storage import BookKeeperStorage
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 from delayed_tracker.storage.errors import SnapshotConflict
-from delayed_tracker.storage.protocol import LogMark, SnapshotStore
+from delayed_tracker.storage.protocol import NO_LOG, LogMark, SnapshotStore
 from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.storage.summary import decode_summary
 from delayed_tracker.storage.testing.contract_tools import create
@@ -91,6 +91,10 @@ def cluster_storage(cluster: MemoryCluster) -> BookKeeperStorage:
 
 def cluster_log(cluster: MemoryCluster) -> BookKeeperAddLog:
     return BookKeeperAddLog(URL, connect=lambda _: MemoryBookKeeper(cluster, random.Random(2)))
+
+
+async def mark_of(storage: SnapshotStore) -> LogMark:
+    return (await storage.list(*KEY)).log_mark
 
 
 @pytest.fixture
@@ -206,8 +210,21 @@ def test_records_of_a_live_owner_are_void_and_deleted(staging, cluster):
         await log.close()
         return extent.last_number, extent.record_bytes, page.records
 
-    async def mark(storage):
-        return (await storage.list(*KEY)).log_mark
-
     assert asyncio.run(take_over()) == (3, 0, ())
-    assert asyncio.run(shared.opened(mark)) == LogMark(3, Position(1, 9))
+    claim = Position(1, 9)
+    assert asyncio.run(shared.opened(mark_of)) == LogMark(3, claim, stored_through=claim)
+
+
+def test_no_log_of_before_counts_where_the_storage_has_none(staging, tmp_path):
+    """A service's log on its own disk is void, and the rebuilt snapshots alone cover the rebuild's claim."""
+    url = f"file://{tmp_path / 'storage'}"
+    place = Place(lambda: open_storage(url), lambda: StorageCommit(url))
+
+    async def served(storage):
+        mark = LogMark(7, Position(9, 9), "log", Position(8, 0))
+        await storage.replace(*KEY, remove=(), add=(), epoch=1, writer="service", mark=mark)
+
+    asyncio.run(place.opened(served))
+    claim = Position(1, 9)
+    place.commit(replace(tracker_of(staged_bucket(staging, 1)), offered_through=claim))
+    assert asyncio.run(place.opened(mark_of)) == LogMark(0, claim, NO_LOG, claim)

@@ -291,7 +291,7 @@ class TrackerRecovery:
         own_epoch = state.epoch if begun else state.epoch + 1
         if state.epoch and not begun:
             extent = await self._take_over(own_epoch)
-            if extent is not None:
+            if extent is not None or self._void_mark(state, None) != state.log_mark:
                 # First, and in the same epoch: records that outlived the entries would be applied to nothing.
                 await self._delete_all(state, extent, epoch=own_epoch, mark_delete=state.mark_delete_in_force)
             await self._attempt(lambda: self._storage.forget(*self._key, epoch=own_epoch, writer=self._access.writer))

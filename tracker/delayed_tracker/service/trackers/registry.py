@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from delayed_tracker.core.engine.load_budget import LoadBudget
-from delayed_tracker.core.values.columns import BEFORE_ALL, INT63_MAX, Position
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
@@ -510,10 +510,13 @@ class TrackerRegistry:
         access = self._shared.access
         assert self.log is not None
         assert self.log_keeper is not None
+        # Before the catalogue is read: what is logged after an open here, meanwhile, has higher numbers.
+        extents = await self.log.log.extents()
+        through = max((extent.last_number for extent in extents if (extent.topic, extent.cursor) == key), default=0)
         state = await access.attempt(lambda: self.storage.list(*key), self.unloaded_counters)
         if key in self._hosts or state.log_mark.log in {"", access.log_id}:
             return False
-        await self.log.log.cut([(*key, INT63_MAX)])
+        await self.log.log.cut([(*key, through)])
         self.log_keeper.emptied(key)
         return True
 
