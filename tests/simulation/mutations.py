@@ -212,9 +212,9 @@ MUTATIONS = (
     ),
     Mutation(
         "read the catalogue before the older owner is fenced",
-        f"{SERVICE}/storage/recovery.py",
-        "            fenced = await self._attempt(lambda: self._storage.list(*self._key))\n",
-        "            fenced = state\n",
+        f"{STORAGE}/maintenance/claiming.py",
+        "        state_after = await attempt(partial(storage.list, *tracker))\n",
+        "        state_after = state\n",
     ),
     Mutation(
         "forget the records of a commit that failed",

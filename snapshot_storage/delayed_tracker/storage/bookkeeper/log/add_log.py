@@ -305,7 +305,7 @@ class _Opened:
     # -- records -----------------------------------------------------------------------------------------------------
 
     async def log_id(self) -> str:
-        return await self._owners.log_id()
+        return await self.owners.log_id()
 
     async def append(self, parts: Sequence[LogAppend], writer: str) -> list[TrackerName]:
         self._require_no_gaps(parts, writer)
