@@ -285,7 +285,13 @@ def _recovery(made: builders.Dashboard) -> None:
             width=6,
             red_from=1,
         ),
-        graph("Recoveries", "By outcome.", "cps", Query(rate(f"{_RECOVERY}_count", "outcome"), "{{outcome}}")),
+        graph(
+            "Recoveries",
+            "By outcome, and those that went on without the add log of the last owner.",
+            "cps",
+            Query(rate(f"{_RECOVERY}_count", "outcome"), "{{outcome}}"),
+            Query(rate("delayed_tracker_add_logs_missing_total", "job"), "add log elsewhere"),
+        ),
         graph(
             "Time of recoveries",
             "From the opening of a tracker to its first correct answer.",

@@ -287,7 +287,8 @@ async def test_a_file_of_the_second_format_keeps_its_snapshots(tmp_path):
         old = await create(storage, [b"one", b"two", b"three"])
     ask(path, "ALTER TABLE entries DROP COLUMN lengths")
     ask(path, "ALTER TABLE catalogue DROP COLUMN seal_number")
-    for column in ("log_number", "offered_ledger_id", "offered_entry_id"):
+    claims = ("offered_ledger_id", "offered_entry_id", "stored_ledger_id", "stored_entry_id")
+    for column in ("log_number", "log_id", *claims):
         ask(path, f"ALTER TABLE trackers DROP COLUMN {column}")
     ask(path, "PRAGMA user_version = 2")
     async with started(path) as storage:

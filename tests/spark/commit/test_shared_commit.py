@@ -218,7 +218,7 @@ def test_records_of_a_live_owner_are_void_and_deleted(staging, cluster):
 def test_no_log_of_before_counts_where_the_storage_has_none(staging, tmp_path):
     """A service's log on its own disk is void, and the rebuilt snapshots alone cover the rebuild's claim."""
     url = f"file://{tmp_path / 'storage'}"
-    place = Place(lambda: open_storage(url), lambda: StorageCommit(url))
+    place = Place(lambda: open_storage(url), lambda: SharedCommit(url), lambda: SnapshotWriter(url))
 
     async def served(storage):
         mark = LogMark(7, Position(9, 9), "log", Position(8, 0))

@@ -51,15 +51,19 @@ class SegmentLoads:
         """Time before a deadline at which its segment is loaded if there is room."""
         return max(self._state.limits.prefetch_window_ms, self.share.lead_ms)
 
-    def _allowed(self, min_ms: int) -> _Allowed | None:
-        """Return what may be in memory if its first deadline is this one; None if rows have to be handed out before."""
-        if room := self.share.room(min_ms):
+    def _allowed(self, min_ms: int, room: int) -> _Allowed | None:
+        """Return what may be in memory if its first deadline is this one; None if rows have to be handed out before.
+
+        ``room`` is the room that the share has for that deadline.
+        """
+        if room:
             return _Allowed(room, self._ahead_ms)
         return None if self._must_wait(min_ms) else _Allowed(self.share.urgent_room, self.share.lead_ms)
 
     def kept_segments(self, snapshot: SnapshotSegments, now: Instant) -> int:
         """Return how many first segments of a new snapshot stay in memory, since they would be loaded at once."""
-        allowed = self._allowed(snapshot.bounds.earliest_ms(0))
+        first_ms = snapshot.bounds.earliest_ms(0)
+        allowed = self._allowed(first_ms, self.share.room(first_ms))
         return 0 if allowed is None else self._near_segments(snapshot, 0, now, allowed)
 
     def _near_segments(self, snapshot: SnapshotSegments, first: int, now: Instant, allowed: _Allowed) -> int:
@@ -92,9 +96,10 @@ class SegmentLoads:
             due_ms = limits.due_from_ms(min_ms)
             if now.wall_ms < due_ms - self._ahead_ms:
                 return
-            if not share.room(min_ms):
+            room = share.room(min_ms)
+            if not room:
                 share.wait(min_ms)
-            allowed = self._allowed(min_ms)
+            allowed = self._allowed(min_ms, room)
             if allowed is None or now.wall_ms < due_ms - allowed.ahead_ms:
                 return
             bucket = state.members.buckets[key]
