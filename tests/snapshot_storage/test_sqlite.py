@@ -280,6 +280,19 @@ async def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
         assert (now.epoch, now.mark_delete, now.entries[0]) == (4, Position(1, 1), ENTRY)
 
 
+async def test_a_checkpoint_that_a_power_failure_ended_is_completed(tmp_path):
+    """The file lacks pages that its header counts; the write-ahead log has them."""
+    path, torn = tmp_path / "db", tmp_path / "torn"
+    async with started(path) as storage:
+        bucket_id = await create(storage, [b"one" * 50_000, b"two" * 50_000])
+        log = path.with_name("db-wal").read_bytes()
+    whole = path.read_bytes()  # the close has copied all of the log
+    torn.write_bytes(whole[: len(whole) // 2 + 100])
+    torn.with_name("torn-wal").write_bytes(log)
+    async with started(torn) as storage:
+        assert await storage.get_bucket_snapshot_segments(bucket_id, 1, 2) == [b"one" * 50_000, b"two" * 50_000]
+
+
 async def test_a_file_of_the_second_format_keeps_its_snapshots(tmp_path):
     """A file with a row for each entry keeps them, and new snapshots are added in blocks."""
     path = tmp_path / "db"

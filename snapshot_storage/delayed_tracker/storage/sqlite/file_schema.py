@@ -14,6 +14,10 @@ from typing import Final
 from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageUnavailable
 
 _FILE_MAGIC: Final = b"SQLite format 3\x00"
+_HEADER_BYTES: Final = 100
+_VERSION_AT: Final = slice(60, 64)
+_APPLICATION_ID_AT: Final = slice(68, 72)
+"""Places in the header, in SQLite's description of its file format, section 1.3; integers are big-endian."""
 _CACHE_BYTES: Final = 512 * 1024
 """Cache of each connection."""
 _CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
@@ -61,11 +65,16 @@ class FileSchema:
         if not path.exists():
             return
         with path.open("r+b") as file:
-            magic = file.read(len(_FILE_MAGIC))
+            header = file.read(_HEADER_BYTES)
+        magic = header[: len(_FILE_MAGIC)]
         if magic and magic != _FILE_MAGIC:
             raise StorageFormatUnsupported(
                 f"{path} is not a SQLite database; give the storage a path of its own, or restore the file"
             )
+        if header[_APPLICATION_ID_AT] == self.application_id.to_bytes(4, "big"):
+            # Without its log the file may look damaged: a power failure can end a copy from the log half-way.
+            self._require_known(int.from_bytes(header[_VERSION_AT], "big"), path)
+            return
         # Immutable: SQLite neither creates nor removes a log or its index beside the file.
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
@@ -119,8 +128,11 @@ class FileSchema:
                 f"{path} is a database of another program (application id {application_id:#x}); give the storage a path of "
                 "its own"
             )
+        self._require_known(version, path)
+        return is_empty, version
+
+    def _require_known(self, version: int, path: Path) -> None:
         if version > self.format_version:
             raise StorageFormatUnsupported(
                 f"{path} has storage format {version}, this program reads up to {self.format_version}; use a newer program"
             )
-        return is_empty, version
