@@ -9,6 +9,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.spark.commit.commit import StorageCommit
+from delayed_tracker.spark.commit.owned_storage import is_shared
 from delayed_tracker.spark.commit.shared_commit import SharedCommit, SnapshotWriter
 from delayed_tracker.spark.commit.staging import Staging
 from delayed_tracker.spark.errors import StagedWorkInvalid
@@ -228,3 +229,19 @@ def test_no_log_of_before_counts_where_the_storage_has_none(staging, tmp_path):
     claim = Position(1, 9)
     place.commit(replace(tracker_of(staged_bucket(staging, 1)), offered_through=claim))
     assert asyncio.run(place.opened(mark_of)) == LogMark(0, claim, NO_LOG, claim)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("sqlite:data/tracker.db", False),
+        ("faulty:exit=replace.after;sqlite:data/tracker.db", False),
+        ("memory:", False),
+        ("file:///data", True),
+        ("faulty:seed=1;s3://bucket/prefix", True),
+        ("", False),
+    ],
+)
+def test_only_processes_that_may_open_a_storage_together_share_it(url, expected):
+    """Faults change nothing about it."""
+    assert is_shared(url) is expected
