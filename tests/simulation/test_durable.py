@@ -25,7 +25,7 @@ def test_nothing_is_lost_with_the_log_of_a_machine(seed):
 def test_histories_leave_logs_and_come_back_to_them():
     """Histories contain takeovers by new machines, and returns to machines that had the tracker before."""
     worlds = [run_history(seed, world=ApartWorld) for seed in range(4, 12)]
-    assert all(world.left_count for world in worlds)
+    assert sum(len(world.disks) > 1 for world in worlds) > len(worlds) / 2
     assert sum(world.left_count for world in worlds) > sum(len(world.disks) - 1 for world in worlds)
 
 
