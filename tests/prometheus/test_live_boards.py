@@ -69,6 +69,13 @@ async def everything_happens(service: Service, client: DelayedTrackerClient, ove
         await asyncio.sleep(0.2)
 
 
+async def servers_answer(served: ServedStorage, over: asyncio.Event) -> None:
+    """Count requests to bookies and to an object store."""
+    while not over.is_set():
+        served.ask()
+        await asyncio.sleep(0.2)
+
+
 async def test_every_panel_and_rule_has_something_to_show(tmp_path: Path):
     """No query of a board or of a rule is empty while everything happens."""
     service = Service(tmp_path, "busy", **SETTINGS)
@@ -98,6 +105,7 @@ async def test_every_panel_and_rule_has_something_to_show(tmp_path: Path):
 
         async with asyncio.TaskGroup() as load:
             load.create_task(everything_happens(service, client, over))
+            load.create_task(servers_answer(served, over))
             await eventually(each_has_shown_something, "every query has shown something", unless=lambda: empty)
             over.set()
             service.storage.plan = FaultPlan()

@@ -18,9 +18,14 @@ class ServedStorage(MemoryStorage):
         for number, operation in enumerate(OBJECT_REQUESTS.labels["operation"], 1):
             for outcome in REQUEST_OUTCOMES:
                 self.request_counts.add_outcome(operation, outcome, number)
-            self.request_counts.add_time(operation, 0.02)
         self.request_counts.bytes_sent, self.request_counts.bytes_received = 700, 800
         self.bookie = BookieCounters()
+        self.ask()
+
+    def ask(self):
+        """Count one answered request of each kind."""
+        for operation in OBJECT_REQUESTS.labels["operation"]:
+            self.request_counts.add_time(operation, 0.02)
         for operation in Operation:
             self.bookie.answered(operation.name, "OK", 10, 20, 0.003)
 
