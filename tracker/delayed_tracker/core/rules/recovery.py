@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from delayed_tracker.core.rules.segment import SegmentBounds
-from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position, before
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 
@@ -86,7 +86,7 @@ def claim_after_loss(offered_through: Position, lost_from: Position) -> Position
     """
     if offered_through < lost_from:
         return offered_through
-    return max(BEFORE_ALL, Position(lost_from.ledger_id, lost_from.entry_id - 1))
+    return max(BEFORE_ALL, before(lost_from))
 
 
 def plan_recovery(
