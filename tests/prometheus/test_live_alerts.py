@@ -243,6 +243,8 @@ EXPECTED: dict[str, tuple[Fault, set[str]]] = {
 async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path):
     """All services run at once, each but one with a fault; then all faults are repaired."""
     program = find_program("prometheus")
+    # In debug mode so many services take a whole core, and on a busy machine Prometheus finds none of them in time.
+    asyncio.get_running_loop().set_debug(False)
     services = {
         name: Service(
             tmp_path,
@@ -298,7 +300,7 @@ def test_scaled_rules_have_a_sixtieth_of_the_times():
     """Every time in the rules is scaled."""
     texts = {path.name: path.read_text() for path in RULES}
     scaled = {name: scaled_rules(text) for name, text in texts.items()}
-    assert "[5000ms]" in scaled["recording_rules.yml"]
+    assert "[10000ms]" in scaled["recording_rules.yml"]
     alerts = scaled["alerting_rules.yml"]
     for gone in ("5m\n", "10m\n", "30m\n", "[10m]", "> 60", "> 30", "86400"):
         assert gone in texts["alerting_rules.yml"] or gone == "5m\n"
