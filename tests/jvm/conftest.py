@@ -6,15 +6,15 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.jvm.pulsar_classes import FETCH_TIMEOUT_S, NoPulsarClasses
+from tests.jvm.download_time import allow_download
+from tests.jvm.pulsar_classes import NoPulsarClasses
 from tests.jvm.pulsar_reads import PulsarReads, running_pulsar_reads
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set a longer timeout, because the first test may wait for the download of the classes."""
     for item in items:
         if "pulsar" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.timeout(FETCH_TIMEOUT_S + 60))
+            allow_download(item)
 
 
 @pytest.fixture(scope="session")

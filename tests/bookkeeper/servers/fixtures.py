@@ -12,16 +12,17 @@ import pytest
 
 from tests.bookkeeper.servers.cluster import Cluster, ZooKeeperServer
 from tests.bookkeeper.servers.java_ledgers import JavaLedgers, running_java_ledgers
-from tests.jvm.pulsar_classes import FETCH_TIMEOUT_S, NoPulsarClasses
+from tests.jvm.download_time import allow_download
+from tests.jvm.pulsar_classes import NoPulsarClasses
 
 _SERVERS = frozenset({"zookeeper", "cluster", "java_ledgers"})
 
 
 def allow_downloads(items: list[pytest.Item]) -> None:
-    """Set a longer timeout on tests that use real servers, because the first may wait for the download."""
+    """Let tests that use real servers wait for the download."""
     for item in items:
         if _SERVERS.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.timeout(FETCH_TIMEOUT_S + 60))
+            allow_download(item)
 
 
 @pytest.fixture(scope="session")

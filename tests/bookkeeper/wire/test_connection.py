@@ -192,7 +192,7 @@ async def test_a_late_reply_is_no_reply():
         await peer.send(reply_to(overdue, body=b"late"))
         await echo(peer)
 
-    async with connected(late, read_timeout_ms=60, add_timeout_ms=60_000) as (connection, bookie):
+    async with connected(late, read_timeout_ms=500, add_timeout_ms=60_000) as (connection, bookie):
         read, add = connection.send(read_request(77, 3)), connection.send(add_of(4))
         assert (await add).entry_id == 4
         with pytest.raises(
@@ -231,7 +231,7 @@ async def test_each_request_has_its_own_time():
 
 async def test_a_silent_bookie_is_left():
     """A bookie that says nothing for the time of a request loses the connection; the next request gets a new one."""
-    async with connected(Peer.until_closed, echo, read_timeout_ms=60, add_timeout_ms=60_000, backoff_min_ms=1) as (
+    async with connected(Peer.until_closed, echo, read_timeout_ms=500, add_timeout_ms=60_000, backoff_min_ms=1) as (
         connection,
         bookie,
     ):

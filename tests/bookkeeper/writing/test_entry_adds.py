@@ -277,7 +277,7 @@ async def test_a_read_only_bookie_is_replaced_at_once():
 
 async def test_a_silent_bookie_is_replaced_after_its_time():
     """A bookie that accepts requests and answers nothing fails after the time of an add."""
-    async with ledger_of(3, 2, 2, add_timeout_ms=50) as ledger:
+    async with ledger_of(3, 2, 2, add_timeout_ms=500) as ledger:
         ledger.bookies[1].fail(SILENT)
         assert await ledger.adds.add(b"zero") == 0
         assert [failed for _, _, failed in ledger.spares.changes] == [{1}]
