@@ -13,11 +13,12 @@ from typing import Final
 
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadata, decode_segments
+from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 from delayed_tracker.storage.maintenance.claiming import Attempt
 from delayed_tracker.storage.maintenance.copy_marker import require_no_unfinished_copy
 from delayed_tracker.storage.maintenance.verification import Verdict, verify_snapshot
-from delayed_tracker.storage.maintenance.working import Progress, Retries, for_each
+from delayed_tracker.storage.maintenance.working import Progress, Retries
 from delayed_tracker.storage.protocol import CatalogueState, FindsSnapshots, SnapshotStore
 
 TRACKERS_AT_ONCE: Final = 8

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt
 from delayed_tracker.storage.maintenance.claiming import Attempt
 from delayed_tracker.storage.maintenance.copy_marker import begin_copy, require_no_unfinished_copy
 from delayed_tracker.storage.maintenance.opening import WholeStorage
 from delayed_tracker.storage.maintenance.tracker_copy import CopyCounts, CopyRun, TrackerCopy, require_nothing_uncut
-from delayed_tracker.storage.maintenance.working import Progress, Retries, for_each
+from delayed_tracker.storage.maintenance.working import Progress, Retries
 
 TRACKERS_AT_ONCE: Final = 4
 

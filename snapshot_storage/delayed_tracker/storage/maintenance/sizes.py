@@ -10,11 +10,12 @@ from typing import Final
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
 from delayed_tracker.storage.maintenance.claiming import Attempt
 from delayed_tracker.storage.maintenance.copy_marker import MARKER
 from delayed_tracker.storage.maintenance.opening import WholeStorage
-from delayed_tracker.storage.maintenance.working import Progress, Retries, for_each
+from delayed_tracker.storage.maintenance.working import Progress, Retries
 from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, SnapshotStore
 from delayed_tracker.storage.summary import decode_summary
 

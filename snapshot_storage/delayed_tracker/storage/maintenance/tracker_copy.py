@@ -23,13 +23,13 @@ from typing import Final, TypeVar
 from delayed_tracker.core.values.columns import BEFORE_ALL, Int64Array, Position
 from delayed_tracker.storage.add_log import LogAppend
 from delayed_tracker.storage.codec.codec import decode_metadata
+from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.errors import AddLogMissing, SnapshotConflict, SnapshotCorrupt, SnapshotNotFound
 from delayed_tracker.storage.maintenance.claiming import Attempt, Claimed, claim_tracker
 from delayed_tracker.storage.maintenance.copy_marker import UnfinishedCopy
 from delayed_tracker.storage.maintenance.opening import WholeStorage
 from delayed_tracker.storage.maintenance.uncut_records import uncut_pages, without_void_claims
 from delayed_tracker.storage.maintenance.verification import batch_end
-from delayed_tracker.storage.maintenance.working import for_each
 from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, SnapshotStore
 from delayed_tracker.storage.publication import FixedClaim, Publication
 

@@ -1,14 +1,13 @@
-"""Bounded work on a storage: retries, and a few items at a time."""
+"""Repeats operations on a storage that is unavailable for a moment."""
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from delayed_tracker.storage.errors import StorageUnavailable
 
 Answer = TypeVar("Answer")
-Item = TypeVar("Item")
 
 ATTEMPTS_MAX: Final = 5
 """Attempts of an operation while the storage is unavailable; backends and their SDKs do not retry."""
@@ -40,19 +39,3 @@ class Retries:
             except StorageUnavailable:
                 await self._sleep(BACKOFF_S * 2 ** (attempt - 1) * self._chance.uniform(0.5, 1.5))
         return await operation()
-
-
-async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
-    """Work on items, ``at_once`` at a time, begun in their order. The first error cancels the others and is raised."""
-    waiting = iter(items)
-
-    async def worker() -> None:
-        for item in waiting:
-            await work(item)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
-                group.create_task(worker())
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
+from delayed_tracker.storage.concurrent import all_answers
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from delayed_tracker.storage.shared.document import Document, Head, decode_head, decode_rows
 from delayed_tracker.storage.shared.document_store import BlobStore, DocumentStore, StoredDocument
@@ -15,6 +17,8 @@ READ_ATTEMPTS_MAX: Final = 8
 """Times that a document is read anew because a blob that it named was deleted meanwhile."""
 THREAD_BYTES_MIN: Final = 64 * 1024
 """Size from which on rows are decoded in a thread: about 1,000 of them, in some 10 ms."""
+PARTS_AT_ONCE_MAX: Final = 16
+"""Parts that are read at the same time; each is a round trip or two."""
 DOCUMENTS: Final = "c"
 _DOCUMENT_BYTES: Final = 1_024
 """Memory of a document without rows and parts."""
@@ -121,18 +125,12 @@ async def read_parts(documents: DocumentStore, blobs: BlobStore, topic: str, cur
     gone_version = None
     for _ in range(READ_ATTEMPTS_MAX):
         known = await read_document(documents, blobs, topic, cursor)
-        # Together: there are few, and each is a round trip or two.
-        try:
-            async with asyncio.TaskGroup() as reads:
-                tasks = {
-                    part.pointer: reads.create_task(_blob(blobs, topic, cursor, part.pointer))
-                    for part in known.document.parts
-                }
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
-        contents = {pointer: content for pointer, task in tasks.items() if (content := task.result()) is not None}
+        pointers = list(dict.fromkeys(part.pointer for part in known.document.parts))
+        reads = [partial(_blob, blobs, topic, cursor, pointer) for pointer in pointers]
+        found = zip(pointers, await all_answers(reads, at_once=PARTS_AT_ONCE_MAX), strict=True)
+        contents = {pointer: content for pointer, content in found if content is not None}
         # A part is missing because a commit has replaced the document meanwhile, or is lost: the next reading shows it.
-        if len(contents) == len(tasks) or known.version == gone_version:
+        if len(contents) == len(pointers) or known.version == gone_version:
             return replace(known, blobs=contents)
         gone_version = known.version
     raise _keeps_changing(topic, cursor)

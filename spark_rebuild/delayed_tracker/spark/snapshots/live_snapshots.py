@@ -1,8 +1,8 @@
 """Pending rows of trackers in the snapshots of a storage, read piece by piece in synchronous code."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
@@ -19,6 +19,7 @@ from delayed_tracker.spark.snapshots.live_buckets import (
     read_rows,
 )
 from delayed_tracker.spark.source.ledger_splits import packed
+from delayed_tracker.storage.concurrent import all_answers
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
 
 PART_BYTES: Final = 1 << 24
@@ -56,15 +57,8 @@ class LiveSnapshots(OwnedStorage):
             yield from self._run(self._plan(trackers[start : start + _TRACKERS_AT_ONCE], part_bytes))
 
     async def _plan(self, trackers: Sequence[tuple[str, str]], part_bytes: int) -> list[TrackerBuckets]:
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(live_buckets(self._storage, *tracker, piece_bytes=part_bytes))
-                    for tracker in trackers
-                ]
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
-        return [task.result() for task in tasks]
+        reads = [partial(live_buckets, self._storage, *tracker, piece_bytes=part_bytes) for tracker in trackers]
+        return await all_answers(reads, at_once=_TRACKERS_AT_ONCE)
 
     def read(self, pieces: Iterable[BucketPiece]) -> Iterator[tuple[BucketPiece, IndexColumns | LostBucket]]:
         """Yield the pending rows of pieces, request by request; of a piece that cannot be read to its end, why.

@@ -5,7 +5,6 @@ no read. Any other bucket needs one read, of its snapshot's metadata. Missing an
 dropped; the others are recovered.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -24,6 +23,7 @@ from delayed_tracker.service.storage.log_replay import LogReplay
 from delayed_tracker.service.telemetry.storage_log import LOG_MISSING, SNAPSHOT_LOST
 from delayed_tracker.storage.add_log import LogExtent
 from delayed_tracker.storage.codec.codec import decode_metadata
+from delayed_tracker.storage.concurrent import all_answers
 from delayed_tracker.storage.errors import (
     AddLogMissing,
     SnapshotConflict,
@@ -240,8 +240,9 @@ class TrackerRecovery:
                 return _from_summary(entry, summary)
             return await self._from_metadata(entry)
 
-        return await _together(
-            [partial(bucket, entry, summary) for entry, summary in zip(entries, summaries, strict=True)]
+        return await all_answers(
+            [partial(bucket, entry, summary) for entry, summary in zip(entries, summaries, strict=True)],
+            at_once=OPERATIONS_AT_ONCE_MAX,
         )
 
     async def clear(self, epoch: int, *, reset_to: Position | None = None) -> tuple[int, int]:
@@ -344,7 +345,7 @@ class TrackerRecovery:
     async def _delete_snapshots(self, own_epoch: int) -> None:
         """Delete every snapshot of an older epoch than the one that this process has recorded."""
         older = await self._snapshots_before(own_epoch)
-        await _together([partial(self._delete, bucket_id) for bucket_id in older])
+        await all_answers([partial(self._delete, bucket_id) for bucket_id in older], at_once=OPERATIONS_AT_ONCE_MAX)
         self._counters.snapshots_deleted += len(older)
 
     async def _snapshots_before(self, epoch: int) -> list[int]:
@@ -379,7 +380,9 @@ class TrackerRecovery:
         """
         referenced = {entry.bucket_id for entry in state.entries}.union(state.corrupt)
         orphans = [bucket_id for bucket_id in await self._snapshots_before(state.epoch) if bucket_id not in referenced]
-        swept = await _together([partial(self._try_to_delete, bucket_id) for bucket_id in orphans])
+        swept = await all_answers(
+            [partial(self._try_to_delete, bucket_id) for bucket_id in orphans], at_once=OPERATIONS_AT_ONCE_MAX
+        )
         self._counters.orphans_swept += swept.count(True)
         self._counters.orphans_left += swept.count(False)
 
@@ -418,25 +421,6 @@ class TrackerRecovery:
             seal_number=entry.seal_number,
             is_foreign=not entry.summary,
         )
-
-
-async def _together(operations: Sequence[Callable[[], Awaitable[Answer]]]) -> list[Answer]:
-    """Run the operations, ``OPERATIONS_AT_ONCE_MAX`` at a time, and return their results in order.
-
-    The first error cancels the others.
-    """
-    slots = asyncio.Semaphore(OPERATIONS_AT_ONCE_MAX)
-
-    async def one(operation: Callable[[], Awaitable[Answer]]) -> Answer:
-        async with slots:
-            return await operation()
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(operation)) for operation in operations]
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from failed
-    return [task.result() for task in tasks]
 
 
 def _summaries(entries: Sequence[CatalogueEntry]) -> list[BucketSummary | None]:
