@@ -108,11 +108,11 @@ async def test_a_bookie_that_became_read_only_is_replaced(
     bookie.process.stop()
     bookie.start(read_only=True)
     try:
-        assert await writer.add(b"after") == 1
+        after = await add_until_replaced(writer, bookie)
         closed = await writer.close()
         assert bookie.bookie_id not in closed.segments[-1][1]
         java_ledgers.open(cluster.uri, writer.ledger_id)
-        assert java_ledgers.read(cluster.uri, writer.ledger_id, 0, 1) == [b"before", b"after"]
+        assert java_ledgers.read(cluster.uri, writer.ledger_id, 0, len(after)) == [b"before", *after]
     finally:
         bookie.process.stop()
         cluster.require(4)
@@ -141,14 +141,14 @@ async def test_nothing_is_lost_when_a_bookie_is_killed(
         victim = bookie_of(cluster, chance.choice(writer.metadata.segments[0][1]))
         payloads = [b"%d-%d" % (number, entry) * 50 for entry in range(ENTRIES)]
         added = await add_and_kill(writer, payloads, victim, kill_at=chance.randrange(ENTRIES // 2))
-        assert victim.bookie_id not in writer.metadata.segments[-1][1]
+        added += await add_until_replaced(writer, victim)
         if number % 2 == 0:
             await writer.close()
         else:
             await writer.abandon()
         opened = java_ledgers.open(cluster.uri, writer.ledger_id, recover=number % 2 == 1)
-        assert (opened["last"], opened["closed"]) == (ENTRIES - 1, True)
-        assert java_ledgers.read(cluster.uri, writer.ledger_id, 0, ENTRIES - 1) == added
+        assert (opened["last"], opened["closed"]) == (len(added) - 1, True)
+        assert java_ledgers.read(cluster.uri, writer.ledger_id, 0, len(added) - 1) == added
     cluster.require(4)
 
 
@@ -166,6 +166,18 @@ async def add_and_kill(writer: LedgerWriter, payloads: list[bytes], victim: Book
     entries = await asyncio.gather(*map(add, payloads))
     assert sorted(entries) == [*range(len(payloads))]
     return [payload for _, payload in sorted(zip(entries, payloads, strict=True))]
+
+
+async def add_until_replaced(writer: LedgerWriter, bookie: Bookie) -> list[bytes]:
+    """Add entries until the ensemble has another bookie instead, and return them.
+
+    If fewer acknowledgements than copies are enough, the writer may learn only later that a copy has failed.
+    """
+    added = []
+    while bookie.bookie_id in writer.metadata.segments[-1][1]:
+        added.append(b"one more")
+        await writer.add(added[-1])
+    return added
 
 
 def bookie_of(cluster: Cluster, bookie_id: str) -> Bookie:
