@@ -11,7 +11,7 @@ import pytest
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import DelayedTrackerClient, TrackerSession
 from tests.integration.harness.committed import committed_snapshots, orphans
-from tests.integration.harness.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, Dispatcher, connect
+from tests.integration.harness.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, Dispatcher, connect, now_ms
 
 KILLS = 2
 KILLS_DEEP = 30
@@ -63,6 +63,7 @@ async def work_until_killed(
         await asyncio.sleep(after_s)
         assert not working.done()
         await service.kill()
+        dispatcher.killed_at_ms = now_ms()
         working.cancel()
         await asyncio.wait({working})
 

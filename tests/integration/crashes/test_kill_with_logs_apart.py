@@ -51,12 +51,13 @@ class Machines:
         return directory
 
     async def begin(self, dispatcher: Dispatcher, session: TrackerSession) -> None:
-        """Offer again only from ``replay_from``; before it, what is not tracked was acknowledged."""
+        """Offer again only from ``replay_from``; what is not tracked before it was acknowledged, or due when offered."""
         assert session.opened.add_log_missing == self._is_another
         replay_from = session.opened.replay_from or Position(0, 0)
         self.unfinished_count += len(dispatcher.unfinished)
         untracked = {position for position in await dispatcher.lost(session) if position < replay_from}
-        assert untracked <= dispatcher.ack_sent, sorted(untracked - dispatcher.ack_sent)[:5]
+        lost = untracked - dispatcher.ack_sent - dispatcher.maybe_answered_due
+        assert not lost, sorted(lost)[:5]
         dispatcher.finished |= untracked  # a restarted dispatcher reads them now
         again = [position for position in dispatcher.unfinished if position >= replay_from]
         self.offered_again.append(len(again))

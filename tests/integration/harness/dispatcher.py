@@ -50,6 +50,10 @@ class Dispatcher:
     finished: set[Position] = field(default_factory=set)
     ack_sent: set[Position] = field(default_factory=set)
     """Finished, or being acknowledged when the service was killed; the service may have applied it or not."""
+    unanswered: list[Position] = field(default_factory=list)
+    """Positions of the offer that was under way when the service was killed."""
+    killed_at_ms: int = 0
+    """Time at which the service was gone."""
     early: list[tuple[Position, int]] = field(default_factory=list)
     strangers: list[Position] = field(default_factory=list)
     sealed_seen: dict[int, Bucket] = field(default_factory=dict)
@@ -82,12 +86,14 @@ class Dispatcher:
         return positions
 
     async def offer(self, session: TrackerSession, positions: list[Position]) -> AddAnswer:
+        self.unanswered = positions
         answer = await session.add_columns(
             [self.offered[position] for position in positions],
             [position.ledger_id for position in positions],
             [position.entry_id for position in positions],
             offered_through=positions[-1] if self.claims else None,
         )
+        self.unanswered = []
         self.finished.update(positions[offset] for offset in answer.due_offsets)
         return answer
 
@@ -142,6 +148,11 @@ class Dispatcher:
             stats = await session.stats()
             self.merges_seen = max(self.merges_seen, stats.merge_count)
             self.orphans_swept = max(self.orphans_swept, stats.orphans_swept_count)
+
+    @property
+    def maybe_answered_due(self) -> set[Position]:
+        """Positions that the service may have answered as due in an answer that the kill lost."""
+        return {position for position in self.unanswered if self.offered[position] <= self.killed_at_ms}
 
     def snapshots_that_must_be_there(self) -> Iterator[int]:
         """Yield the buckets that were seen committed and contain a message for which no ack was sent."""
