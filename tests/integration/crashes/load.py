@@ -1,12 +1,14 @@
 """The load of several client processes, and the audit of their journals."""
 
 import asyncio
+import os
 import random
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
@@ -24,6 +26,8 @@ SETTINGS = {
     "delayedDeliveryMaxNumBuckets": "10",
     "consumptionWindowPositions": str(WINDOW),
 }
+OWN_ADDRESS = f"{IPv4Address('127.128.0.0') + os.getpid()}:0"
+"""Another test's service that is given the port of a killed one must not be found there: clients call it again."""
 CLIENTS = 4
 OPENING_EVERY = 5
 """Every fifth kill, from the first on, does not wait for the clients: it may come while trackers are recovered."""
@@ -133,7 +137,9 @@ async def kill_under_load(
     rng = random.Random(seed)
     async with running_load(directory, seed, count=CLIENTS, replays=replays) as load:
         for number in range(kills + 1):
-            service = await ServiceProcess.start(directory_of(number), storage_url=storage_url, settings=SETTINGS)
+            service = await ServiceProcess.start(
+                directory_of(number), storage_url=storage_url, settings={**SETTINGS, "grpcListenAddress": OWN_ADDRESS}
+            )
             try:
                 load.publish(service.grpc_address, draining=number == kills)
                 if number < kills:
