@@ -17,7 +17,7 @@ TESTS ?= tests
 # More options for pytest: make test PYTEST_ARGS="-x -k seal"
 PYTEST_ARGS ?=
 # How tests are spread over processes, two more than there are cores. One after the other: make test PARALLEL=
-PARALLEL ?= --numprocesses=auto --dist=worksteal
+PARALLEL ?= --numprocesses=auto
 # Histories of make simulate
 SEEDS ?= 300
 # Options for the benchmarks: make bench BENCH_ARGS="--only add,pop"
