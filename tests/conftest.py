@@ -86,8 +86,9 @@ class OneOfEach(LoadScopeScheduling):
         for path, server in ONE_PROCESS.items():
             if nodeid.startswith(f"tests/{path}"):
                 return server
-        # Tests of one file share a service.
-        return nodeid.split("::", maxsplit=1)[0] if nodeid.startswith("tests/integration/") else nodeid
+        # Tests of one file share a service; those that kill one have their own.
+        shares = nodeid.startswith("tests/integration/") and not nodeid.startswith("tests/integration/crashes/")
+        return nodeid.split("::", maxsplit=1)[0] if shares else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneOfEach:
