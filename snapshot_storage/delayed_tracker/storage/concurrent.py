@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 from typing import TypeVar
 
 Answer = TypeVar("Answer")
@@ -11,15 +12,19 @@ Item = TypeVar("Item")
 async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
     """Work on items, ``at_once`` at a time, begun in their order. The first error cancels the others and is raised."""
     waiting = iter(items)
+    first = list(islice(waiting, at_once))
+    if not first:
+        return
 
-    async def worker() -> None:
-        for item in waiting:
-            await work(item)
+    async def worker(item: Item) -> None:
+        await work(item)
+        for further in waiting:
+            await work(further)
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
-                group.create_task(worker())
+            for item in first:
+                group.create_task(worker(item))
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
 
