@@ -1,6 +1,6 @@
 """The public client: creates, opens, recovers and deletes the ledgers of one cluster."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -237,14 +237,25 @@ class BookKeeper:
             else:
                 return
 
-    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+    async def metadata(self, ledger_id: int, *, newest: bool = True) -> LedgerMetadata:
         """Return the metadata of a ledger.
 
+        Args:
+            ledger_id: 0 to 2^63-1.
+            newest: False asks the session's own server alone, which may be behind others; for many ledgers.
         Raises:
             LedgerNotFound: there is no such ledger.
             LedgerMetadataInvalid: they are damaged.
         """
-        return (await self._cluster().store.read(ledger_id, newest=True)).metadata
+        return (await self._cluster().store.read(ledger_id, newest=newest)).metadata
+
+    async def ledger_ids(self) -> AsyncGenerator[int, None]:
+        """Yield the ids of all ledgers of the cluster, whoever has them, in no order.
+
+        Ledgers that are created or deleted meanwhile may be among them.
+        """
+        async for ledger_id in self._cluster().store.ids():
+            yield ledger_id
 
     @property
     def zookeeper(self) -> ZooKeeperClient:

@@ -69,3 +69,9 @@ class BackupUnusable(ClusterError):
     """The backup file cannot be written; what it does not have was not changed. Give a place with room for it."""
 
     reason = "PULSAR_BACKUP_UNUSABLE"
+
+
+class TooManyBucketLedgers(ClusterError):
+    """The cluster has more bucket ledgers than one command keeps in memory. Look at one topic at a time."""
+
+    reason = "PULSAR_TOO_MANY_BUCKETS"

@@ -2,9 +2,14 @@
 
 import typer
 
+from delayed_tracker.cli.pulsar import inspect
+
 app = typer.Typer(help="Inspect, adopt, publish and repair the buckets of a live Pulsar cluster.")
 
 
 @app.callback()
 def group() -> None:
     """Inspect, adopt, publish and repair the buckets of a live Pulsar cluster."""
+
+
+app.command("inspect")(inspect.inspect)
