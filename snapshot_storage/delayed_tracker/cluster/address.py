@@ -28,6 +28,7 @@ SCHEME: Final = "bookkeeper+zk:"
 JOB_SCHEME: Final = "pulsar:zk://"
 ADMINS_MAX: Final = 1_000
 """Brokers that an address may name."""
+_INSTANCE_BYTES_MAX: Final = 256
 _QUORUMS: Final = ("ensemble", "writeQuorum", "ackQuorum")
 _TLS: Final = ("tls", "tlsCa", "tlsCertificate", "tlsKey", "tlsHostnameVerification")
 _ADMIN: Final = ("admin", "adminTokenFile", "adminCa")
@@ -141,6 +142,15 @@ class Cluster:
     address: ClusterAddress
     client: BookKeeper
     """Its ``zookeeper`` is the session for Pulsar's nodes."""
+
+    async def instance(self) -> str:
+        """Return the id of the BookKeeper cluster; empty if it has none, as a standalone Pulsar.
+
+        Raises:
+            ZooKeeperUnavailable: ZooKeeper does not answer.
+        """
+        node = await self.client.zookeeper.get(f"{self.address.root}/ledgers/INSTANCEID")
+        return "" if node is None else node.value[:_INSTANCE_BYTES_MAX].decode("utf-8", "replace").strip()
 
     async def topic_node(self, topic: TopicName) -> Node:
         """Return the newest managed-ledger node of a topic.
