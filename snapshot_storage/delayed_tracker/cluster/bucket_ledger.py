@@ -13,7 +13,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from delayed_tracker.bookkeeper.errors import BookKeeperError
+from delayed_tracker.bookkeeper.errors import BookKeeperError, NotOurs
 from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
 from delayed_tracker.bookkeeper.wire.digest import DigestType
@@ -21,6 +21,7 @@ from delayed_tracker.cluster.address import Cluster
 from delayed_tracker.cluster.cursor_node import BUCKET_PREFIX
 from delayed_tracker.ledger.metadata.managed_ledger import ManagedLedger
 from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.storage.bookkeeper.registrations import ROOT_KEY
 
 OF_BUCKETS: Final[Mapping[str, bytes]] = {"application": b"pulsar", "component": b"delayed-index-bucket"}
 """Custom metadata of every ledger that has a bucket snapshot."""
@@ -79,8 +80,16 @@ def bucket_metadata(topic: TopicName, subscription: str, first_ledger: int, last
 
 
 def is_bucket(metadata: LedgerMetadata) -> bool:
-    """Return True if a ledger has a bucket snapshot, by its custom metadata."""
-    return all(metadata.custom.get(key) == value for key, value in OF_BUCKETS.items())
+    """Return True if a ledger has a snapshot of Pulsar's tracker, by its custom metadata; not for one of our own storage."""
+    custom = metadata.custom
+    return ROOT_KEY not in custom and all(custom.get(key) == value for key, value in OF_BUCKETS.items())
+
+
+def is_bucket_of(metadata: LedgerMetadata, topic: TopicName, subscription: str) -> bool:
+    """Return True if a ledger has a bucket snapshot that was written for this subscription."""
+    custom = metadata.custom
+    owner = (custom.get(TOPIC), custom.get(CURSOR))
+    return is_bucket(metadata) and owner == (str(topic).encode(), subscription.encode())
 
 
 async def create_bucket_ledger(
@@ -145,9 +154,14 @@ async def delete_bucket_ledger(cluster: Cluster, ledger_id: int) -> None:
     """Delete a bucket ledger that no property names any more; nothing happens if there is none.
 
     Raises:
-        NotOurs: it has no bucket snapshot; it stays.
+        NotOurs: it has no bucket snapshot, or one of our own storage; it stays.
         ZooKeeperUnavailable: ZooKeeper does not answer.
     """
+    try:
+        if ROOT_KEY in (await cluster.client.metadata(ledger_id)).custom:
+            raise NotOurs(f"ledger {ledger_id} belongs to a storage of this service; give the id of another ledger")
+    except LedgerNotFound:
+        return
     await cluster.client.delete(ledger_id, require=OF_BUCKETS)
     _LOG.info("ledger %d: deleted", ledger_id)
 
