@@ -29,6 +29,7 @@ import google_crc32c
 
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
 from delayed_tracker.bookkeeper.wire.digest import DigestType
+from delayed_tracker.cluster.address import Cluster
 from delayed_tracker.cluster.bucket_ledger import LedgerForm
 from delayed_tracker.cluster.errors import BackupInvalid, BackupUnusable
 from delayed_tracker.cluster.switch import NodeWrite
@@ -60,8 +61,12 @@ class RecordedChanges:
     """Content of a file."""
 
     path: Path
+    cluster: str
+    """Address of the cluster, as the command was given it."""
     root: str
+    """Chroot of the cluster."""
     instance: str
+    """Id of its BookKeeper cluster; empty if it has none."""
     writes: list[NodeWrite] = field(default_factory=list)
     created: list[tuple[TopicName, str, int]] = field(default_factory=list)
     """Topic, subscription and ledger id."""
@@ -94,17 +99,21 @@ class ChangeRecord:
         self._file = file
 
     @classmethod
-    def create(cls, path: Path, *, root: str, instance: str) -> Self:
-        """Create a file, which must not exist.
+    async def create(cls, path: Path, cluster: Cluster) -> Self:
+        """Create a file, which must not exist, for changes of a cluster.
 
-        Args:
-            path: of the file.
-            root: chroot of the cluster.
-            instance: id of the BookKeeper cluster; empty if it has none.
         Raises:
             InvalidInput: the file exists.
             BackupUnusable: it cannot be written.
+            ZooKeeperUnavailable: ZooKeeper does not answer.
         """
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "cluster": cluster.address.text,
+            "root": cluster.address.root,
+            "instance": await cluster.instance(),
+        }
         try:
             file = path.open("xb")
         except FileExistsError as error:
@@ -112,7 +121,7 @@ class ChangeRecord:
         except OSError as error:
             raise BackupUnusable(f"{path}: it cannot be created ({error.strerror}); give another place") from error
         record = cls(path, file)
-        record._write({"format": FORMAT, "version": VERSION, "root": root, "instance": instance})
+        record._write(header)
         record._sync()
         with _usable(path):
             directory = os.open(path.absolute().parent, os.O_RDONLY)
@@ -240,7 +249,7 @@ def read_changes(path: Path) -> RecordedChanges:
             raise BackupInvalid(
                 f"{path}: it has version {header.get('version')}, this program reads {VERSION}; use a newer program"
             )
-        changes = RecordedChanges(path, str(header["root"]), str(header["instance"]))
+        changes = RecordedChanges(path, *(str(header.get(key, "")) for key in ("cluster", "root", "instance")))
         places: dict[int, array[int]] = {}
         count = 0
         place = file.tell()

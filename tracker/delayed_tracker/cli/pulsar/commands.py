@@ -2,7 +2,7 @@
 
 import typer
 
-from delayed_tracker.cli.pulsar import inspect
+from delayed_tracker.cli.pulsar import inspect, publish, restore
 
 app = typer.Typer(help="Inspect, adopt, publish and repair the buckets of a live Pulsar cluster.")
 
@@ -13,3 +13,5 @@ def group() -> None:
 
 
 app.command("inspect")(inspect.inspect)
+app.command("publish")(publish.publish_command)
+app.command("restore")(restore.restore_command)
