@@ -16,22 +16,16 @@ from typing import Final
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound, NodeMissing
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
 from delayed_tracker.cluster.address import Cluster
+from delayed_tracker.cluster.bucket_ledger import CURSOR, KEY, TOPIC, is_bucket
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.errors import ClusterNodeInvalid, TooManyBucketLedgers
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
 from delayed_tracker.ledger.topic_name import TopicName, decode_name, encode_name
-from delayed_tracker.storage.bookkeeper.registrations import ROOT_KEY
 from delayed_tracker.storage.maintenance.working import Progress, for_each
 
 BUCKET_LEDGERS_MAX: Final = 200_000
 """Bucket ledgers that one listing keeps, at 1 kB each."""
-_COMPONENT_KEY: Final = "component"
-_TOPIC_KEY: Final = "pulsar/delayedIndexTopic"
-_CURSOR_KEY: Final = "pulsar/delayedIndexCursor"
-_KEY_KEY: Final = "pulsar/delayedIndexBucketKey"
-BUCKET_METADATA: Final = {"application": b"pulsar", _COMPONENT_KEY: b"delayed-index-bucket"}
-"""Custom metadata of every bucket ledger. Only ledgers that have it are ever deleted."""
 _AT_ONCE: Final = 64
 """Requests to ZooKeeper in flight, a quarter of what a client allows itself."""
 _LEDGERS_PER_BATCH: Final = 1_024
@@ -75,11 +69,10 @@ class BucketLedger:
     @classmethod
     def of(cls, metadata: LedgerMetadata) -> "BucketLedger | None":
         """Return the bucket ledger with this metadata; None if it is any other ledger, one of our own storage included."""
-        custom = metadata.custom
-        if ROOT_KEY in custom or any(custom.get(key) != value for key, value in BUCKET_METADATA.items()):
+        if not is_bucket(metadata):
             return None
         topic, subscription, bucket_key = (
-            custom.get(key, b"").decode("utf-8", "replace") for key in (_TOPIC_KEY, _CURSOR_KEY, _KEY_KEY)
+            metadata.custom.get(key, b"").decode("utf-8", "replace") for key in (TOPIC, CURSOR, KEY)
         )
         return cls(metadata.ledger_id, topic, subscription, bucket_key, metadata.closed, max(0, metadata.payload_bytes))
 
