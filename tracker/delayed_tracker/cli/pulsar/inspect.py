@@ -2,21 +2,28 @@
 
 import asyncio
 import time
-from contextlib import ExitStack
 from typing import Annotated, Any, Final
 
 import typer
 
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.pulsar.options import ClusterUrl, OneSubscription, OneTopic
+from delayed_tracker.cli.pulsar.phases import Phases
 from delayed_tracker.cli.terminal.options import AsJson
-from delayed_tracker.cli.terminal.output import counted, instant, print_json, progress, say, show, size, table
-from delayed_tracker.cluster.address import ClusterAddress, connected
+from delayed_tracker.cli.terminal.output import counted, instant, print_json, say, show, size, table
+from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
 from delayed_tracker.cluster.inspection import BucketInspector, Fault, InspectedBucket, Inspection
 from delayed_tracker.cluster.listing import BucketLedger
 
 PROBLEMS_SHOWN: Final = 100
 """Problems that are listed without --json, at most; all are counted."""
+Orphans = Annotated[
+    bool,
+    typer.Option(
+        "--orphans/--no-orphans",
+        help="Read the metadata of all ledgers of the cluster for those of buckets that no subscription names.",
+    ),
+]
 BUCKETS_SHOWN: Final = 1_000
 """Buckets that are listed without --json, at most."""
 
@@ -26,13 +33,7 @@ def inspect(
     *,
     topic: OneTopic = None,
     subscription: OneSubscription = None,
-    orphans: Annotated[
-        bool,
-        typer.Option(
-            "--orphans/--no-orphans",
-            help="Read the metadata of all ledgers of the cluster for those of buckets that no subscription names.",
-        ),
-    ] = True,
+    orphans: Orphans = True,
     as_json: AsJson = False,
 ) -> None:
     """Read the buckets that brokers keep for subscriptions; the exit status is 1 if anything is wrong.
@@ -44,31 +45,39 @@ def inspect(
     """
     address = ClusterAddress.parse(cluster, "CLUSTER")
     now_ms = time.time_ns() // 1_000_000
-    found = asyncio.run(read_buckets(address, topic, subscription, now_ms=now_ms, orphans=orphans))
+    found = asyncio.run(_inspect(address, topic, subscription, now_ms=now_ms, orphans=orphans))
     if as_json:
-        print_json(inspection_document(found, now_ms))
+        print_json(_document(found, now_ms))
     else:
-        show_buckets(found)
-        show_problems(found)
+        _show_buckets(found)
+        _show_problems(found)
     if not found.is_sound:
         raise typer.Exit(ExitCode.FAILURE)
 
 
-async def read_buckets(
+async def _inspect(
     address: ClusterAddress, topic: str | None, subscription: str | None, *, now_ms: int, orphans: bool
 ) -> Inspection:
-    """Inspect a cluster, with progress; arguments and errors are those of ``BucketInspector.inspect``."""
     async with connected(address, "CLUSTER") as cluster:
-        with ExitStack() as bars:
-            scanned = bars.enter_context(progress("looking for buckets", "ledgers"))
-            listed = bars.enter_context(progress("looking for subscriptions", "topics"))
-            read = bars.enter_context(progress("reading", "buckets"))
-            return await BucketInspector(cluster, now_ms=now_ms).inspect(
-                topic, subscription, orphans=orphans, scanned=scanned, listed=listed, read=read
-            )
+        return await inspect_cluster(cluster, topic, subscription, now_ms=now_ms, orphans=orphans)
 
 
-def show_buckets(found: Inspection) -> None:
+async def inspect_cluster(
+    cluster: Cluster, topic: str | None, subscription: str | None, *, now_ms: int, orphans: bool
+) -> Inspection:
+    """Inspect a cluster, with progress; arguments and errors are those of ``BucketInspector.inspect``."""
+    with Phases() as bars:
+        return await BucketInspector(cluster, now_ms=now_ms).inspect(
+            topic,
+            subscription,
+            orphans=orphans,
+            scanned=bars.phase("looking for buckets", "ledgers"),
+            listed=bars.phase("looking for subscriptions", "topics"),
+            read=bars.phase("reading", "buckets"),
+        )
+
+
+def _show_buckets(found: Inspection) -> None:
     """Print the buckets as a table, and their sums."""
     numbers = ("bucket", "messages", "segments", "size", "due", "problems")
     rows = table(
@@ -103,7 +112,7 @@ def show_buckets(found: Inspection) -> None:
     )
 
 
-def show_problems(found: Inspection) -> None:
+def _show_problems(found: Inspection) -> None:
     """Print the problems as a table, and their number."""
     rows = [
         (
@@ -138,7 +147,7 @@ def orphan_text(ledger: BucketLedger) -> str:
     return f"No property names this ledger of {size(ledger.payload_bytes)}."
 
 
-def inspection_document(found: Inspection, now_ms: int) -> dict[str, Any]:
+def _document(found: Inspection, now_ms: int) -> dict[str, Any]:
     """Return the findings as JSON."""
     return {
         "sound": found.is_sound,
