@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
+from kazoo.client import KazooClient
+
 from delayed_tracker.bookkeeper.metadata.layout import Layout
 from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
 from delayed_tracker.cluster.cursor_node import BucketProperty
@@ -49,6 +51,16 @@ class MadeCluster:
         """Create a node with its parents, or set its value."""
         await self.cluster.client.zookeeper.ensure(path)
         await self.cluster.client.zookeeper.set(path, value)
+
+    def set_now(self, path: str, value: bytes) -> None:
+        """Set the value of a node that exists, through a session of its own, and return when it is set."""
+        client = KazooClient(self.address.zookeeper)
+        client.start(30)
+        try:
+            client.set(path, value)
+        finally:
+            client.stop()
+            client.close()
 
     async def topic(
         self, topic: TopicName = TOPIC, ledgers: Mapping[int, int] | None = None, *, terminated: bool = False

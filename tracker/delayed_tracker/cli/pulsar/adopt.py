@@ -80,19 +80,20 @@ async def _adopt(
         with progress("looking for subscriptions", "topics") as listed:
             nodes = await ClusterListing(cluster).subscriptions(*wanted, progress=listed)
         found = [node for node in nodes if node.properties]
-        async with _planned_storage(target) if dry_run else opened_storage("--to", target, creates=True) as storage:
+        async with _planned_storage(target) as storage:
             planned = await _plan(cluster, storage, found)
-            if not as_json:
-                _show_planned(planned)
-            waiting = [one for one in planned if _is_new(one)]
-            if dry_run or not waiting:
-                return planned
-            buckets = sum(one.bucket_count for one in waiting)
-            question = (
-                f"adopt {counted(buckets, 'bucket')} of {counted(len(waiting), 'subscription')} into {storage.name}, and take "
-                "their trackers over there"
-            )
-            await asyncio.to_thread(functools.partial(require_consent, question, yes=yes))
+        if not as_json:
+            _show_planned(planned)
+        waiting = [one for one in planned if _is_new(one)]
+        if dry_run or not waiting:
+            return planned
+        buckets = sum(one.bucket_count for one in waiting)
+        question = (
+            f"adopt {counted(buckets, 'bucket')} of {counted(len(waiting), 'subscription')} into {target}, and take their "
+            "trackers over there"
+        )
+        await asyncio.to_thread(functools.partial(require_consent, question, yes=yes))
+        async with opened_storage("--to", target, creates=True) as storage:
             return await _copy(cluster, storage, planned)
 
 
