@@ -5,6 +5,8 @@ brokers below ``ROOT/loadbalance/brokers``. The Spark job writes the same addres
 
     ensemble, writeQuorum, ackQuorum   of new ledgers, all three; without them as the topic's own ledgers
     digest                             of new ledgers: crc32, crc32c, hmac or dummy; without it as the topic's own ledgers
+    waitSeconds                        how long to wait until no broker has a topic loaded, 0 (default) to 86400
+    backup                             file for what is changed, of the job's address alone; commands have --backup
     admin                              http://HOST:PORT of every broker, divided by commas, instead of those in ZooKeeper
     adminTokenFile, adminCa            token for the brokers; certificates of the authorities that signed theirs
     tls, tlsCa, tlsCertificate, tlsKey, tlsHostnameVerification   as of the storage bookkeeper:
@@ -32,7 +34,10 @@ _INSTANCE_BYTES_MAX: Final = 256
 _QUORUMS: Final = ("ensemble", "writeQuorum", "ackQuorum")
 _TLS: Final = ("tls", "tlsCa", "tlsCertificate", "tlsKey", "tlsHostnameVerification")
 _ADMIN: Final = ("admin", "adminTokenFile", "adminCa")
-_KEYS: Final = (*_QUORUMS, "digest", *_ADMIN, *_TLS)
+_WAIT: Final = "waitSeconds"
+_BACKUP: Final = "backup"
+_KEYS: Final = (*_QUORUMS, "digest", *_ADMIN, _WAIT, *_TLS)
+WAIT_S_MAX: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,10 @@ class ClusterAddress:
     """URLs of all brokers; empty for those that ZooKeeper lists."""
     admin_token_file: str | None = None
     admin_ca: str | None = None
+    wait_s: int = 0
+    """Seconds to wait until no broker has a topic loaded; 0 refuses a loaded topic at once."""
+    backup: str | None = None
+    """File for what the Spark job changes; commands have an option of their own."""
 
     @classmethod
     def parse(cls, text: str, field: str = "cluster") -> Self:
@@ -75,15 +84,16 @@ class ClusterAddress:
         # A plus stands for itself, as in the URLs of sources.
         pairs = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
         given = dict(pairs)
+        known = (*_KEYS, _BACKUP) if text.startswith(JOB_SCHEME) else _KEYS
         for key in given:
-            if key not in _KEYS:
-                raise InvalidInput(field, text, f"{key!r} is none of {', '.join(_KEYS)}")
+            if key not in known:
+                raise InvalidInput(field, text, f"{key!r} is none of {', '.join(known)}")
         if len(given) < len(pairs) or not all(given.values()):
             raise InvalidInput(field, text, "give each option once, as option=value, divided by &")
         if 0 < sum(key in given for key in _QUORUMS) < len(_QUORUMS):
             raise InvalidInput(field, text, f"give {', '.join(_QUORUMS)} together, or none of them")
         root = "".join(f"/{name}" for name in names)
-        passed = urlencode({key: value for key, value in given.items() if key not in _ADMIN})
+        passed = urlencode({key: value for key, value in given.items() if key not in (*_ADMIN, _WAIT, _BACKUP)})
         try:
             connection = BookKeeperUrl.parse(f"zk://{hosts}{root}/ledgers?{passed}")
         except InvalidInput as error:
@@ -97,6 +107,8 @@ class ClusterAddress:
             admin=admin_urls(given["admin"], field, text) if "admin" in given else (),
             admin_token_file=given.get("adminTokenFile"),
             admin_ca=given.get("adminCa"),
+            wait_s=_wait_s(given.get(_WAIT, "0"), field, text),
+            backup=given.get(_BACKUP),
         )
 
     def with_admin(self, text: str | None, field: str = "--admin") -> Self:
@@ -220,6 +232,12 @@ def admin_urls(text: str, field: str, given: str) -> tuple[str, ...]:
     if len(urls) > ADMINS_MAX:
         raise InvalidInput(field, given, f"give at most {ADMINS_MAX} brokers")
     return tuple(dict.fromkeys(urls))
+
+
+def _wait_s(value: str, field: str, text: str) -> int:
+    if not value.isascii() or not value.isdigit() or int(value[:9]) > WAIT_S_MAX:
+        raise InvalidInput(field, text, f"{_WAIT} is a number of seconds from 0 to {WAIT_S_MAX}, not {value!r}")
+    return int(value)
 
 
 def _rest(text: str, field: str) -> str:

@@ -114,21 +114,9 @@ class ChangeRecord:
             "root": cluster.address.root,
             "instance": await cluster.instance(),
         }
-        try:
-            file = path.open("xb")
-        except FileExistsError as error:
-            raise InvalidInput("--backup", str(path), "the file exists; give the name of a new one") from error
-        except OSError as error:
-            raise BackupUnusable(f"{path}: it cannot be created ({error.strerror}); give another place") from error
-        record = cls(path, file)
+        record = cls(path, _created(path))
         record._write(header)
         record._sync()
-        with _usable(path):
-            directory = os.open(path.absolute().parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
         return record
 
     @classmethod
@@ -249,7 +237,8 @@ def read_changes(path: Path) -> RecordedChanges:
             raise BackupInvalid(
                 f"{path}: it has version {header.get('version')}, this program reads {VERSION}; use a newer program"
             )
-        changes = RecordedChanges(path, *(str(header.get(key, "")) for key in ("cluster", "root", "instance")))
+        cluster, root, instance = (str(header.get(key, "")) for key in ("cluster", "root", "instance"))
+        changes = RecordedChanges(path, cluster, root, instance)
         places: dict[int, array[int]] = {}
         count = 0
         place = file.tell()
@@ -327,6 +316,23 @@ def _parsed(path: Path, line: bytes, place: int) -> dict[str, Any] | None:
     except ValueError:
         pass
     raise BackupInvalid(f"{path}: the line at byte {place} is damaged; give an undamaged copy")
+
+
+def _created(path: Path) -> BinaryIO:
+    """Create a file, and return it when its directory has it on the disk."""
+    try:
+        file = path.open("xb")
+    except FileExistsError as error:
+        raise InvalidInput("--backup", str(path), "the file exists; give the name of a new one") from error
+    except OSError as error:
+        raise BackupUnusable(f"{path}: it cannot be created ({error.strerror}); give another place") from error
+    with _usable(path):
+        directory = os.open(path.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    return file
 
 
 def _end_of_lines(file: BinaryIO) -> int:

@@ -131,8 +131,9 @@ def _get(url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None, timeo
             connection = http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
         with contextlib.closing(connection):
             connection.request("GET", _PATH, headers=dict(headers))
-            answer = connection.getresponse()
-            body = answer.read(ANSWER_BYTES_MAX + 1)
+            # It has the socket of its own, if the broker does not keep the connection.
+            with connection.getresponse() as answer:
+                body = answer.read(ANSWER_BYTES_MAX + 1)
     except (OSError, http.client.HTTPException) as error:
         problem = str(error) or type(error).__name__
         raise BrokerUnavailable(

@@ -8,6 +8,7 @@ A process that is killed leaves the old buckets or the new ones, and ledgers wit
 finds and ``pulsar repair`` deletes. What a bucket lacks the broker replays, as always.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,10 +27,17 @@ from delayed_tracker.cluster.bucket_ledger import (
 from delayed_tracker.cluster.change_record import ChangeRecord
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.cursor_state import read_cursor_state
-from delayed_tracker.cluster.errors import ClusterError, ClusterNodeInvalid, TopicTerminated
+from delayed_tracker.cluster.errors import ClusterError, ClusterNodeInvalid, TopicLoaded, TopicTerminated
 from delayed_tracker.cluster.ledger_ranges import LedgerRange, SourceBucket, plan_ranges, surviving_buckets
 from delayed_tracker.cluster.range_snapshot import SegmentLimits, entries_of, make_snapshots
-from delayed_tracker.cluster.switch import LOAD_S, NodeWrite, UnloadedTopic, require_not_loaded, write_cursor
+from delayed_tracker.cluster.switch import (
+    LOAD_S,
+    NodeWrite,
+    UnloadedTopic,
+    require_not_loaded,
+    wait_until_not_loaded,
+    write_cursor,
+)
 from delayed_tracker.core.rules.recovery import RecoverableBucket
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits
@@ -91,6 +99,8 @@ class PublicationOptions:
     """Gets each change before it is made; None for no record."""
     load_s: float = LOAD_S
     """Longest time that a load of a topic takes."""
+    wait_s: float = 0.0
+    """Longest time to wait until no broker has the topics of a group loaded."""
     report: Callable[[str], None] = lambda _: None
     """Called with a sentence about each write of a node, and before a wait."""
     at_point: Callable[[str], None] = lambda _: None
@@ -172,17 +182,15 @@ async def publish(
     for group in _groups(waiting):
         writer = _GroupWriter(cluster, storage, limits, options)
         try:
-            # Refused now, before anything is written, rather than at the switch.
-            await require_not_loaded(cluster, [plan.topic for plan in group], load_s=0)
+            if not options.wait_s:
+                # Refused now, before anything is written, rather than at the switch.
+                await require_not_loaded(cluster, [plan.topic for plan in group], load_s=0)
             for plan in group:
                 await writer.write(plan, written)
             options.at_point("ledgers.written")
-            unloaded = await require_not_loaded(
-                cluster, [plan.topic for plan in group], load_s=options.load_s, report=options.report
-            )
-            options.at_point("topics.checked")
+            switches = CursorSwitches(cluster, [plan.topic for plan in group], options)
             for plan in group:
-                published += [await writer.switch(plan, unloaded[plan.topic])]
+                published += [await writer.switch(plan, switches)]
         finally:
             await writer.discard()
     return published
@@ -205,17 +213,59 @@ async def topic_ledgers(cluster: Cluster, topic: TopicName) -> ManagedLedger:
     return managed_ledger
 
 
-async def switch_buckets(
+class CursorSwitches:
+    """Switches the cursors of some topics while no broker has them loaded; waits for that as long as the options say.
+
+    Args:
+        cluster: is connected.
+        topics: of the cursors; brokers are asked once for all of them.
+        options: ways of publishing.
+    """
+
+    def __init__(self, cluster: Cluster, topics: Sequence[TopicName], options: PublicationOptions) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._options = options
+        self._until = time.monotonic() + options.wait_s
+        self._unloaded: dict[TopicName, UnloadedTopic] = {}
+
+    async def switch(
+        self, topic: TopicName, subscription: str, buckets: Sequence[BucketProperty]
+    ) -> tuple[NodeWrite | None, tuple[BucketProperty, ...]]:
+        """Replace all bucket properties of a cursor; return the write, and the properties that it had.
+
+        Raises:
+            TopicLoaded, TopicTerminated, BrokerUnavailable: as ``require_not_loaded``.
+            CursorChanged, SubscriptionNotFound, RequestTooLarge, ZooKeeperUnavailable: as ``write_cursor``.
+            BackupUnusable: the record cannot be written.
+        """
+        while True:
+            if topic not in self._unloaded:
+                # All of them the first time; then those that a broker has loaded meanwhile.
+                asked = [topic] if self._unloaded else self._topics
+                self._unloaded |= await wait_until_not_loaded(
+                    self._cluster,
+                    asked,
+                    until=self._until,
+                    load_s=self._options.load_s,
+                    report=self._options.report,
+                )
+                self._options.at_point("topics.checked")
+            try:
+                return await _switch_buckets(self._cluster, self._unloaded[topic], subscription, buckets, self._options)
+            except TopicLoaded:
+                del self._unloaded[topic]
+                if time.monotonic() >= self._until:
+                    raise
+
+
+async def _switch_buckets(
     cluster: Cluster,
     unloaded: UnloadedTopic,
     subscription: str,
     buckets: Sequence[BucketProperty],
     options: PublicationOptions,
 ) -> tuple[NodeWrite | None, tuple[BucketProperty, ...]]:
-    """Replace all bucket properties of a cursor; return the write, and the properties that it had.
-
-    Raises: as ``write_cursor``.
-    """
     old: list[tuple[BucketProperty, ...]] = []
 
     def change(node: CursorNode) -> CursorNode:
@@ -301,12 +351,12 @@ class _GroupWriter:
                     self._options.record.created(plan.topic, plan.subscription, ledger_id)
                 progress(snapshot.range.index_count)
 
-    async def switch(self, plan: SubscriptionPlan, unloaded: UnloadedTopic) -> PublishedSubscription:
+    async def switch(self, plan: SubscriptionPlan, switches: CursorSwitches) -> PublishedSubscription:
         """Replace the properties of one subscription by those of its ledgers, and delete the old ledgers."""
         buckets = self._written.pop((plan.topic, plan.subscription))
         result = PublishedSubscription(plan.topic, plan.subscription, plan.index_count, tuple(buckets))
         try:
-            write, old = await switch_buckets(self._cluster, unloaded, plan.subscription, buckets, self._options)
+            write, old = await switches.switch(plan.topic, plan.subscription, buckets)
         except (ClusterError, LedgerError, RequestTooLarge):
             # Certainly not written. After any other failure the properties may name the ledgers, and they stay.
             self._written[plan.topic, plan.subscription] = buckets

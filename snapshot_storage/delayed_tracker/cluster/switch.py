@@ -37,6 +37,8 @@ from delayed_tracker.ledger.topic_name import TopicName
 LOAD_S: Final = 60.0
 """Longest time that a load takes from its first write: ``topicLoadTimeoutSeconds`` of broker.conf."""
 _POLL_S: Final = 1.0
+_RETRY_S: Final = 0.25
+"""Pause between two questions while a topic is loaded: clients that are connected load it again within a second."""
 _ATTEMPTS: Final = 3
 _LOG = logging.getLogger(__name__)
 
@@ -105,6 +107,37 @@ async def require_not_loaded(
             if (await _read(cluster, topic)).version != found[topic].version:
                 raise TopicLoaded(str(topic), "a broker, which has written its node since")
     return found
+
+
+async def wait_until_not_loaded(
+    cluster: Cluster,
+    topics: Sequence[TopicName],
+    *,
+    until: float,
+    load_s: float = LOAD_S,
+    report: Callable[[str], None] = lambda _: None,
+) -> dict[TopicName, UnloadedTopic]:
+    """Call :func:`require_not_loaded` again until no broker has the topics loaded, or it is late.
+
+    Args:
+        cluster: is connected.
+        topics: any number.
+        until: time of ``time.monotonic`` up to which a loaded topic is waited for.
+        load_s: as of :func:`require_not_loaded`.
+        report: called with a sentence for each topic that is waited for.
+    Raises: as :func:`require_not_loaded`, TopicLoaded only when it is late.
+    """
+    said: set[str] = set()
+    while True:
+        try:
+            return await require_not_loaded(cluster, topics, load_s=load_s, report=report)
+        except TopicLoaded as error:
+            if time.monotonic() >= until:
+                raise
+            if error.topic not in said:
+                said.add(error.topic)
+                report(f"waiting: {error.message}")
+        await asyncio.sleep(_RETRY_S)
 
 
 async def write_cursor(

@@ -62,6 +62,7 @@ class ReadResult:
                     tally,
                     self._settings.limits,
                     too_large=own,
+                    whole_ledgers=self._settings.whole_ledgers,
                     unread=unread.of(subscriber.topic, subscriber.cursor),
                 )
                 for subscriber, tally, own in zip(self._subscribers.all, self._tallies, barred, strict=True)

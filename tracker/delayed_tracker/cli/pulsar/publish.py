@@ -125,7 +125,8 @@ async def _publish_plans(
 ) -> list[PublishedSubscription]:
     waiting = [plan for plan in plans if plan.ranges]
     # Before the question: an operator who agrees should not be refused for what is known already.
-    await require_not_loaded(cluster, [plan.topic for plan in waiting], load_s=0)
+    if not cluster.address.wait_s:
+        await require_not_loaded(cluster, [plan.topic for plan in waiting], load_s=0)
     replaced = sum(len(plan.old) for plan in waiting)
     await asyncio.to_thread(
         functools.partial(
@@ -146,7 +147,7 @@ async def _publish_plans(
             storage,
             waiting,
             limits,
-            options=PublicationOptions(record=record, report=report),
+            options=PublicationOptions(record=record, report=report, wait_s=cluster.address.wait_s),
             progress=shown,
         )
 
