@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -38,37 +38,36 @@ class Ran:
 
 def run_tracker(*arguments: str) -> Ran:
     """Run ``delayed-tracker ARGUMENTS``."""
-    return _run("delayed_tracker.cli", arguments)
+    return _run("delayed_tracker.cli", arguments, {})
 
 
-def start_tracker(*arguments: str) -> subprocess.Popen[str]:
-    """Start ``delayed-tracker ARGUMENTS``, to be killed or read by the caller."""
-    return _started("delayed_tracker.cli", arguments)
+def run_spark_rebuild(directory: Path, command: str, *arguments: str, nice: bool = False) -> Ran:
+    """Run ``spark-rebuild COMMAND ARGUMENTS`` with a small Spark; its temporary files are in the directory.
 
-
-def run_spark_rebuild(directory: Path, command: str, *arguments: str) -> Ran:
-    """Run ``spark-rebuild COMMAND ARGUMENTS`` with a small Spark; its temporary files are in the directory."""
+    With ``nice``, it takes what processor time the servers leave, as Spark on other machines does.
+    """
     options = [part for option in _SPARK.items() for part in ("--spark-option", "=".join(option))]
     options += ["--spark-option", f"spark.local.dir={directory}", "--master", "local[2]"]
-    return _run("delayed_tracker.cli.spark", (command, *options, *arguments), {"JAVA_HOME": str(find_java())})
+    environment = {"JAVA_HOME": str(find_java())}
+    return _run("delayed_tracker.cli.spark", (command, *options, *arguments), environment, nice=nice)
 
 
 def _started(
-    module: str, arguments: tuple[str, ...], environment: Mapping[str, str] | None = None
+    module: str, arguments: Sequence[str], environment: Mapping[str, str], *, nice: bool
 ) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        [*(("nice", "-n", "19") if nice else ()), sys.executable, "-m", module, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=pipe,
         stderr=pipe,
         text=True,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **environment},
     )
 
 
-def _run(module: str, arguments: tuple[str, ...], environment: Mapping[str, str] | None = None) -> Ran:
-    with _started(module, arguments, environment) as process:
+def _run(module: str, arguments: Sequence[str], environment: Mapping[str, str], *, nice: bool = False) -> Ran:
+    with _started(module, arguments, environment, nice=nice) as process:
         try:
             out, err = process.communicate(timeout=COMMAND_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -1,5 +1,6 @@
 """A live cluster whose buckets are gone: rebuilt by Spark from its bookies, published, and recovered by the broker."""
 
+import asyncio
 import re
 from collections import Counter
 from pathlib import Path
@@ -7,6 +8,11 @@ from typing import Final
 
 import pytest
 
+from delayed_tracker.cluster.address import ClusterAddress, connected
+from delayed_tracker.cluster.bucket_ledger import read_bucket_ledger
+from delayed_tracker.storage.codec.codec import decode_metadata
+from delayed_tracker.storage.maintenance.opening import opened_storage
+from delayed_tracker.storage.protocol import SnapshotStore
 from tests.pulsar.commands import run_spark_rebuild, run_tracker
 from tests.pulsar.servers.admin import wait_until
 from tests.pulsar.servers.broker import Broker, now_ms
@@ -15,8 +21,6 @@ from tests.pulsar.topics import FELL_BACK, RECOVERED, SUBSCRIPTIONS, Topic, fill
 TICK_MS: Final = 1_000
 """Delayed messages are delivered a tick early at most."""
 ENTRIES_READ: Final = "pulsar_ml_cache_pendingreads_entries_read_total"
-FIRST_READ: Final = 100
-"""Entries that a broker reads of a subscription at most before it makes its tracker."""
 
 
 @pytest.mark.parametrize(
@@ -53,6 +57,12 @@ def test_a_broker_recovers_what_was_rebuilt_from_its_bookies(broker: Broker, tmp
     ran = run_tracker("pulsar", "inspect", broker.url, "--json")
     assert ran.status == 0, ran.out
 
+    adopted = f"sqlite:{tmp_path / 'adopted.db'}"
+    ran = run_tracker("pulsar", "adopt", "--from", broker.url, "--to", adopted, "--yes")
+    assert ran.status == 0, ran.err
+    for topic in topics:
+        asyncio.run(assert_adopted(broker, adopted, topic))
+
     read, before = broker.admin.metric(ENTRIES_READ), broker.log_size()
     with subscribed(broker, topics, acknowledge=True) as consumers:
         for topic in topics:
@@ -64,7 +74,9 @@ def test_a_broker_recovers_what_was_rebuilt_from_its_bookies(broker: Broker, tmp
             int(found[1]) for line in broker.log_lines(RECOVERED, before) if (found := re.search(RECOVERED, line))
         ]
         published = sum(len(topic.expected(name)) for topic in topics for name in SUBSCRIPTIONS)
-        print(f"a replay of {topics[0].name} reads {replayed:g}; {read_at_load:g} read at load; recovered: {recovered}")
+        print(
+            f"\na replay of {topics[0].name} reads {replayed:g}; {read_at_load:g} read at load; recovered: {recovered}"
+        )
         assert len(recovered) == len(topics) * len(SUBSCRIPTIONS)
         assert sum(recovered) + read_at_load >= published
         assert read_at_load < replayed * len(topics) / 2
@@ -84,6 +96,24 @@ def test_a_broker_recovers_what_was_rebuilt_from_its_bookies(broker: Broker, tmp
                 received = consumers[topic.name, name].received()
                 assert Counter(message.id for message in received) == topic.expected(name)
     assert broker.log_lines(f"BadVersion|{FELL_BACK}", before) == []
+
+
+async def assert_adopted(broker: Broker, url: str, topic: Topic) -> None:
+    """Compare the snapshots of a storage with the brokers' ledgers, byte for byte."""
+    async with opened_storage("adopted", url) as storage, connected(ClusterAddress.parse(broker.url)) as cluster:
+        for name in SUBSCRIPTIONS:
+            ledgers = [int(ledger_id) for ledger_id in broker.buckets(topic.name, name).values()]
+            published = sorted([[entry async for entry in read_bucket_ledger(cluster, each)] for each in ledgers])
+            catalogue = await storage.snapshots.list(topic.name, name)
+            copies = sorted([await all_entries(storage.snapshots, each.bucket_id) for each in catalogue.entries])
+            assert copies == published
+
+
+async def all_entries(storage: SnapshotStore, bucket_id: int) -> list[bytes]:
+    """Return the metadata and all segments of a snapshot as they are stored."""
+    metadata = await storage.get_bucket_snapshot_metadata(bucket_id)
+    count = len(decode_metadata(metadata).segment_bits)
+    return [metadata, *await storage.get_bucket_snapshot_segments(bucket_id, 1, count)]
 
 
 def remove_buckets(broker: Broker, topic: Topic) -> None:

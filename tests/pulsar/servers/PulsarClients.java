@@ -51,6 +51,8 @@ import org.apache.pulsar.common.api.proto.MessageMetadata;
 public final class PulsarClients {
     private static final Gson GSON = new Gson();
     private static final int PENDING = 1_000;
+    // Long enough for a busy machine.
+    private static final int TIMEOUT_S = 120;
     private static final Map<String, PulsarClient> CLIENTS = new HashMap<>();
     private static final Map<String, Producer<byte[]>> PRODUCERS = new HashMap<>();
     private static final Map<Integer, Receiver> CONSUMERS = new HashMap<>();
@@ -183,7 +185,8 @@ public final class PulsarClients {
     private static PulsarClient client(JsonObject request) throws Exception {
         String url = text(request, "url");
         if (!CLIENTS.containsKey(url)) {
-            CLIENTS.put(url, PulsarClient.builder().serviceUrl(url).build());
+            CLIENTS.put(url, PulsarClient.builder().serviceUrl(url)
+                .operationTimeout(TIMEOUT_S, TimeUnit.SECONDS).connectionTimeout(TIMEOUT_S, TimeUnit.SECONDS).build());
         }
         return CLIENTS.get(url);
     }

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
-CALL_TIMEOUT_S: Final = 60.0
+CALL_TIMEOUT_S: Final = 120.0
 POLL_S: Final = 0.05
 _SAMPLE: Final = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})? (\S+)", re.MULTILINE)
 
