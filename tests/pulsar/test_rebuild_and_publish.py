@@ -15,7 +15,7 @@ from delayed_tracker.storage.maintenance.opening import opened_storage
 from delayed_tracker.storage.protocol import SnapshotStore
 from tests.pulsar.commands import run_spark_rebuild, run_tracker
 from tests.pulsar.servers.admin import wait_until
-from tests.pulsar.servers.broker import Broker, now_ms
+from tests.pulsar.servers.broker import HOUR_MS, ROOT, Broker, now_ms
 from tests.pulsar.topics import FELL_BACK, RECOVERED, SUBSCRIPTIONS, Topic, fill, subscribed, unload, wait_attached
 
 TICK_MS: Final = 1_000
@@ -95,6 +95,35 @@ def test_a_broker_recovers_what_was_rebuilt_from_its_bookies(broker: Broker, tmp
             for name in SUBSCRIPTIONS:
                 received = consumers[topic.name, name].received()
                 assert Counter(message.id for message in received) == topic.expected(name)
+    assert broker.log_lines(f"BadVersion|{FELL_BACK}", before) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_rebuild_that_publishes_itself(broker: Broker, tmp_path: Path):
+    """Spark's tasks write the buckets of a topic that no broker has loaded; one that is loaded is refused, and harmless."""
+    topic = Topic(broker.new_topic("by-spark"))
+    fill(broker, topic, [now_ms() + HOUR_MS + number for number in range(3_000)], SUBSCRIPTIONS)
+    remove_buckets(broker, topic)
+    commit = f"pulsar:zk://{broker.zookeeper.address}{ROOT}"
+    arguments = ("--source", broker.url, "--topic", topic.name, "--staging", str(tmp_path / "staging"), "--commit", commit,
+                 "--broker-conf", str(broker.configuration), "--json")  # fmt: skip
+
+    broker.admin.load(topic.name)
+    ran = run_spark_rebuild(tmp_path, "rebuild", *arguments)
+    assert ran.status != 0
+    assert f"pulsar-admin topics unload {topic.name}" in ran.err
+    broker.admin.unload(topic.name)
+    ran = run_spark_rebuild(tmp_path, "rebuild", *arguments)
+    assert ran.status == 0, ran.err
+
+    before = broker.log_size()
+    with subscribed(broker, [topic], acknowledge=False):
+        for name in SUBSCRIPTIONS:
+            wait_attached(broker, topic, name)
+    recovered = [int(found[1]) for line in broker.log_lines(RECOVERED, before) if (found := re.search(RECOVERED, line))]
+    # The rest is in ledgers with too few messages for a bucket.
+    assert [count > 2_000 for count in recovered] == [True, True]
     assert broker.log_lines(f"BadVersion|{FELL_BACK}", before) == []
 
 
