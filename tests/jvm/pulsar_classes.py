@@ -1,4 +1,4 @@
-"""Fetches Pulsar's own classes, and BookKeeper's servers, once, by Maven, into the user's cache directory.
+"""Fetches Pulsar's own classes, its broker, and BookKeeper's servers, once, by Maven, into the user's cache directory.
 
     python -m tests.jvm.pulsar_classes      # fetches them, or prints in one line why it cannot
 
@@ -20,6 +20,7 @@ from xml.etree import ElementTree as ET
 
 POM: Final = Path(__file__).with_name("pom.xml")
 SERVERS_POM: Final = POM.parents[1] / "bookkeeper" / "servers" / "pom.xml"
+BROKER_POM: Final = POM.parents[1] / "pulsar" / "servers" / "pom.xml"
 FETCH_TIMEOUT_S: Final = 300
 _JAVA_MIN: Final = 17
 """Java version that Pulsar's classes are compiled for."""
@@ -103,7 +104,7 @@ def _version_key(pom: Path) -> str:
 if __name__ == "__main__":
     try:
         find_java()
-        for needed in (POM, SERVERS_POM):
+        for needed in (POM, SERVERS_POM, BROKER_POM):
             class_path(needed)
     except NoPulsarClasses as missing:
         sys.exit(f"{missing}")

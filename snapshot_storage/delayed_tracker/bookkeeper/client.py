@@ -1,6 +1,6 @@
 """The public client: creates, opens, recovers and deletes the ledgers of one cluster."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -11,7 +11,7 @@ from delayed_tracker.bookkeeper.errors import ClientClosed, NotOurs
 from delayed_tracker.bookkeeper.metadata.errors import LedgerExists, LedgerNotFound, MetadataConflict
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata, LedgerState
 from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore, Versioned
-from delayed_tracker.bookkeeper.metadata.zookeeper import Operation, ZooKeeperClient, ZooKeeperTls
+from delayed_tracker.bookkeeper.metadata.zookeeper import Check, Operation, ZooKeeperClient, ZooKeeperTls
 from delayed_tracker.bookkeeper.placement.bookies import AddressOf, Bookies
 from delayed_tracker.bookkeeper.placement.connections import BookieConnections
 from delayed_tracker.bookkeeper.placement.quorums import Quorums
@@ -185,6 +185,28 @@ class BookKeeper:
             await reader.read_lac()
         return reader
 
+    def reader(self, known: Versioned, *, confirmed: int = -1) -> LedgerReader:
+        """Return a reader of a ledger whose metadata are known, without asking ZooKeeper or a bookie.
+
+        It asks ZooKeeper later, when an entry is not where these metadata say. The password is that of the metadata.
+
+        Args:
+            known: metadata that were read before, by :meth:`versioned` or by another client of the cluster.
+            confirmed: an entry up to which a ledger that is not closed may be read; -1 if none is known.
+        """
+        cluster = self._cluster()
+        access = LedgerAccess.of(known.metadata, known.metadata.password, cluster.connections, self._settings)
+        return LedgerReader(cluster.store, known, access, confirmed=confirmed)
+
+    async def versioned(self, ledger_id: int) -> Versioned:
+        """Return the metadata of a ledger with their version. The server may be behind others.
+
+        Raises:
+            LedgerNotFound: there is no such ledger.
+            LedgerMetadataInvalid: they are damaged, or the cluster's layout has no place for the id.
+        """
+        return await self._cluster().store.read(ledger_id)
+
     async def recover(
         self, ledger_id: int, *, password: bytes = b"", require: Mapping[str, bytes] | None = None
     ) -> LedgerReader:
@@ -237,14 +259,35 @@ class BookKeeper:
             else:
                 return
 
-    async def metadata(self, ledger_id: int) -> LedgerMetadata:
+    async def metadata(self, ledger_id: int, *, newest: bool = True) -> LedgerMetadata:
         """Return the metadata of a ledger.
+
+        Args:
+            ledger_id: 0 to 2^63-1.
+            newest: False asks the session's own server alone, which may be behind others; for many ledgers.
+        Raises:
+            LedgerNotFound: there is no such ledger.
+            LedgerMetadataInvalid: they are damaged.
+        """
+        return (await self._cluster().store.read(ledger_id, newest=newest)).metadata
+
+    async def ledger_ids(self) -> AsyncGenerator[int, None]:
+        """Yield the ids of all ledgers of the cluster, whoever has them, in no order.
+
+        Ledgers that are created or deleted meanwhile may be among them.
+        """
+        async for ledger_id in self._cluster().store.ids():
+            yield ledger_id
+
+    async def unchanged(self, ledger_id: int) -> Check:
+        """Return an operation for a multi that requires a ledger to be there, with the metadata that it has now.
 
         Raises:
             LedgerNotFound: there is no such ledger.
             LedgerMetadataInvalid: they are damaged.
         """
-        return (await self._cluster().store.read(ledger_id, newest=True)).metadata
+        store = self._cluster().store
+        return Check(store.path_of(ledger_id), (await store.read(ledger_id, newest=True)).version)
 
     @property
     def zookeeper(self) -> ZooKeeperClient:

@@ -30,6 +30,8 @@ class RebuildSettings:
     """Limits of the trackers: the same as those of the service that will open them."""
     metadata_bytes_max: int = 4 * 2**20
     """The service's ``snapshotMetadataBytesMax``: buckets whose merged metadata would be larger are not merged."""
+    whole_ledgers: bool = False
+    """True for buckets as brokers keep them: they end with a ledger whatever their size, and the last one may be small."""
     indexes_per_task: int = INDEXES_PER_TASK
     """Approximate number of indexes that one task sorts and encodes; larger buckets are divided."""
 

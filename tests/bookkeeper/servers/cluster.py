@@ -86,6 +86,16 @@ class ZooKeeperServer:
         client.stop()
         client.close()
 
+    def end_sessions_below(self, root: str) -> None:
+        """Delete the ephemeral nodes below a path, as if the sessions of those that made them were over.
+
+        For a client that was killed: its session would live on for seconds, and only it knows the password.
+        """
+        with self.connected() as client:
+            for line in client.command(b"dump").splitlines():
+                if line.strip().startswith(f"{root}/"):
+                    client.delete(line.strip())
+
     def start(self) -> None:
         """Start the server, and wait until it answers.
 

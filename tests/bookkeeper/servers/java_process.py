@@ -12,7 +12,7 @@ from tests.jvm.pulsar_classes import SERVERS_POM, class_path, find_java
 STOP_TIMEOUT_S: Final = 30.0
 # The servers live for minutes at most, so better compilation would cost more than it saves. The packages are those that
 # BookKeeper's own start script opens, for its buffers outside the heap.
-_JVM_OPTIONS: Final = (
+JVM_OPTIONS: Final = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -32,7 +32,7 @@ def java_command(options: Sequence[str], program: Sequence[str]) -> list[str]:
     Raises:
         NoPulsarClasses: there is no Java, or the classes cannot be fetched.
     """
-    return [find_java(), *_JVM_OPTIONS, *options, "-cp", class_path(SERVERS_POM), *program]
+    return [find_java(), *JVM_OPTIONS, *options, "-cp", class_path(SERVERS_POM), *program]
 
 
 def free_port() -> int:

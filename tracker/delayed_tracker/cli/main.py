@@ -39,6 +39,7 @@ PROGRAM = Program(
         "topics": "delayed_tracker.cli.topics.commands:app",
         "ledgers": "delayed_tracker.cli.ledgers.commands:app",
         "storage": "delayed_tracker.cli.storage.commands:app",
+        "pulsar": "delayed_tracker.cli.pulsar.commands:app",
     },
 )
 

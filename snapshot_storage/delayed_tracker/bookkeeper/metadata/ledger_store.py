@@ -4,8 +4,9 @@ A write whose answer was lost is read back: a created ledger is known by its tok
 """
 
 import contextlib
+import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,6 +33,8 @@ from delayed_tracker.bookkeeper.metadata.zookeeper import (
 )
 
 _ATTEMPTS: Final = 3
+_FOLDER: Final = re.compile(r"[0-9]{2,4}")
+"""Names of the nodes between the root and the ledgers."""
 _FIRST_HIGH_PART: Final = 1
 """High parts of long ids begin at 1, so that no long id is a short one."""
 
@@ -133,6 +136,31 @@ class LedgerStore:
             else:
                 break
         return Versioned(made, 0)
+
+    async def ids(self) -> AsyncGenerator[int, None]:
+        """Yield the ids of all ledgers, in no order. Those that come or go meanwhile may be among them.
+
+        One request for each node that has ledgers below it; its children are in memory, which are 10,000 at most unless the
+        layout is flat.
+
+        Raises:
+            ZooKeeperUnavailable: ZooKeeper does not answer.
+        """
+        waiting = [""]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                names = await self._zookeeper.children(f"{self._root}/{folder}".rstrip("/"))
+            except NodeMissing:
+                # The last ledger below it was deleted.
+                continue
+            for name in names:
+                path = f"{folder}/{name}".lstrip("/")
+                ledger_id = self.layout.id_of(path)
+                if ledger_id is not None:
+                    yield ledger_id
+                elif _FOLDER.fullmatch(name):
+                    waiting.append(path)
 
     async def read(self, ledger_id: int, *, newest: bool = False) -> Versioned:
         """Return the metadata of a ledger; with ``newest`` not older than any write that was acknowledged before.

@@ -72,14 +72,17 @@ def _log_of(url: str, *, creates: bool) -> AddLog | None:
         return None
 
 
-def _require_there(field: str, url: str) -> None:
-    """Refuse a storage on this machine that does not exist: looking at it must not create it."""
+def is_storage_there(url: str) -> bool:
+    """Return False if a storage on this machine does not exist; a storage elsewhere is not asked."""
     if url.startswith(_SQLITE):
         file = file_of(url.removeprefix(_SQLITE))
-        is_there = file.is_file() and file.stat().st_size > 0
-    elif url.startswith(_DIRECTORY):
-        is_there = Path(url.removeprefix(_DIRECTORY), FORMAT_KEY).is_file()
-    else:
-        return
-    if not is_there:
+        return file.is_file() and file.stat().st_size > 0
+    if url.startswith(_DIRECTORY):
+        return Path(url.removeprefix(_DIRECTORY), FORMAT_KEY).is_file()
+    return True
+
+
+def _require_there(field: str, url: str) -> None:
+    """Refuse a storage on this machine that does not exist: looking at it must not create it."""
+    if not is_storage_there(url):
         raise InvalidInput(field, url, "there is no storage; give the service's bucketSnapshotStorageUrl")

@@ -13,7 +13,6 @@ before the copy is complete, the epochs differ, and the copy fails.
 
 import asyncio
 import dataclasses
-import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.errors import AddLogMissing, SnapshotConflict, SnapshotCorrupt, SnapshotNotFound
 from delayed_tracker.storage.maintenance.claiming import Attempt, Claimed, claim_tracker
 from delayed_tracker.storage.maintenance.copy_marker import UnfinishedCopy
+from delayed_tracker.storage.maintenance.entry_digest import EntryDigest
 from delayed_tracker.storage.maintenance.opening import WholeStorage
 from delayed_tracker.storage.maintenance.uncut_records import uncut_pages, without_void_claims
 from delayed_tracker.storage.maintenance.verification import batch_end
@@ -208,8 +208,8 @@ class TrackerCopy:
         """Copy one snapshot a few segments at a time, read it back, and name it in the target's catalogue."""
         metadata, counts = await self._metadata(entry)
 
-        async def create() -> tuple[int, _Digest]:
-            read = _Digest()
+        async def create() -> tuple[int, EntryDigest]:
+            read = EntryDigest()
             read.add([metadata])
 
             async def segments() -> AsyncIterator[bytes]:
@@ -226,7 +226,7 @@ class TrackerCopy:
         except (SnapshotNotFound, SnapshotCorrupt) as error:
             raise self._unreadable(entry, error) from error
         self._run.at_point("snapshot.created")
-        written = _Digest()
+        written = EntryDigest()
         written.add([await self._attempt(partial(self._target.get_bucket_snapshot_metadata, bucket_id))])
         async for stored in self._segments(self._target, bucket_id, counts):
             written.add(stored)
@@ -361,24 +361,6 @@ def require_nothing_uncut(key: tuple[str, str], last_number: int, mark: LogMark)
             "log bytes, or open it once with trackerDurableAdds=false, stop the service and run this again; or give a target "
             "that has a log: sqlite:, bookkeeper:"
         )
-
-
-class _Digest:
-    """Digest over entries and the places at which they end."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.blake2b(digest_size=32)
-        self.byte_count = 0
-        """Bytes of all entries."""
-
-    def add(self, entries: Sequence[bytes]) -> None:
-        for entry in entries:
-            self._digest.update(len(entry).to_bytes(8, "little"))
-            self._digest.update(entry)
-            self.byte_count += len(entry)
-
-    def digest(self) -> bytes:
-        return self._digest.digest()
 
 
 def _kept(entries: Sequence[CatalogueEntry], found: Sequence[CatalogueEntry]) -> list[tuple[CatalogueEntry, int]]:

@@ -90,7 +90,7 @@ async def verify_snapshot(entry: CatalogueEntry, reader: SnapshotReader, verdict
     """
     try:
         metadata = await reader.metadata()
-        held = await _verify_segments(reader, metadata, verdict)
+        held = await verify_segments(reader, metadata, verdict)
         length = verdict.byte_count = await reader.length()
     except SnapshotNotFound as error:
         verdict.expect_rows(False, f"It is missing, or part of it: {error.message}.")
@@ -102,8 +102,16 @@ async def verify_snapshot(entry: CatalogueEntry, reader: SnapshotReader, verdict
     return held
 
 
-async def _verify_segments(reader: SnapshotReader, metadata: SnapshotMetadata, verdict: Verdict) -> PositionBitmap:
-    """Read every segment; return the positions found."""
+async def verify_segments(reader: SnapshotReader, metadata: SnapshotMetadata, verdict: Verdict) -> PositionBitmap:
+    """Read every segment and compare it with the snapshot's metadata; return the positions found.
+
+    Args:
+        reader: of the snapshot, which is read a few segments at a time.
+        metadata: of the snapshot.
+        verdict: gets the numbers and the problems.
+    Raises:
+        SnapshotNotFound, SnapshotCorrupt, StorageUnavailable: of the reader.
+    """
     bounds = metadata.bounds
     held = PositionBitmap()
     first = 0

@@ -8,6 +8,9 @@ deletes it, or the sweep of a later epoch does.
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Protocol, Self
 
 from delayed_tracker.spark.commit.commit import ClaimedTracker, Committed, RebuiltTracker, StorageCommit, each
 from delayed_tracker.spark.commit.owned_storage import OwnedStorage
@@ -36,6 +39,22 @@ class WrittenSnapshot:
     """Place in the storage, if the bucket id does not say it: ``NamesSnapshots.pointer_of``."""
 
 
+class TaskWriter(Protocol):
+    """Creates snapshots in a task; a context manager."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def write(self, snapshot: SnapshotToWrite) -> WrittenSnapshot:
+        """Create one snapshot, whole or not at all."""
+        ...
+
+
+OpenWriter = Callable[[], TaskWriter]
+"""Makes the writer of a task; can be pickled."""
 WriteSnapshots = Callable[[Sequence[SnapshotToWrite]], Sequence[WrittenSnapshot]]
 """Creates snapshots in tasks and returns them in order; some may exist if it raises."""
 
@@ -69,9 +88,9 @@ class SharedCommit(StorageCommit):
     """Commit target for the URL of a storage that processes share."""
 
     @property
-    def url(self) -> str:
-        """URL of the storage, which tasks open."""
-        return self._url
+    def open_writer(self) -> OpenWriter:
+        """Opens the storage in a task; can be pickled."""
+        return partial(SnapshotWriter, self._url)
 
     def commit_all(
         self, trackers: Sequence[RebuiltTracker], write: WriteSnapshots, *, buckets_at_once: int
@@ -88,7 +107,7 @@ class SharedCommit(StorageCommit):
             StagedWorkInvalid, StorageError: as :meth:`commit`.
         """
         committed: list[Committed] = []
-        for some in _groups(trackers, buckets_at_once):
+        for some in tracker_groups(trackers, buckets_at_once):
             committed += self._commit_together(some, write)
         return committed
 
@@ -135,7 +154,7 @@ class SharedCommit(StorageCommit):
             await self._delete({one.bucket_id for one in stored if one.epoch == claimed.epoch} - named)
 
 
-def _groups(trackers: Sequence[RebuiltTracker], buckets_at_once: int) -> Iterator[list[RebuiltTracker]]:
+def tracker_groups(trackers: Sequence[RebuiltTracker], buckets_at_once: int) -> Iterator[list[RebuiltTracker]]:
     """Yield trackers in groups of about ``buckets_at_once`` buckets, in order."""
     group: list[RebuiltTracker] = []
     count = 0

@@ -6,7 +6,8 @@
     parts of ledgers -> read and pack -> settle transactions -> count outcomes -> plan buckets (on the driver)
                                       -> place and sort -> bring to tasks -> merge and stage -> commit (on the driver)
 
-Into a storage that processes share, tasks write the snapshots from the staged parts; the driver commits the catalogues.
+Into a storage that processes share, tasks write the snapshots from the staged parts; the driver commits the catalogues. For
+brokers, tasks write the ledgers of buckets; the driver switches the cursors.
 
 The ledgers are read once; Spark keeps their delayed messages, packed, for the later steps. A repeated job makes the
 same buckets and uses the parts that a killed run staged.
@@ -20,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.spark.commit.commit import CommitTarget, RebuiltTracker
+from delayed_tracker.spark.commit.pulsar_commit import PulsarCommit
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.spark.commit.shared_commit import SharedCommit
 from delayed_tracker.spark.commit.staging import Staging
@@ -59,6 +61,8 @@ def rebuild(
             visible.
     Cost: reads each ledger once; the driver holds a set of positions for each subscription.
     """
+    if isinstance(target, PulsarCommit):
+        settings = replace(settings, whole_ledgers=True)
     # Opened first, so that an unusable URL fails before anything is read.
     staging = None if target is None else Staging(settings.staging)
     with reading(session, settings, target=target, report=report) as work:
@@ -103,10 +107,10 @@ def _commit_all(
     plans: Sequence[TrackerPlan],
     buckets: Sequence[Sequence[RebuiltBucket]],
 ) -> list[TrackerSummary]:
-    """Commit all trackers, in order. Tasks write into a storage that processes share, the driver into any other target."""
+    """Commit all trackers, in order. Tasks write into a storage that processes share, and for brokers; the driver into any other target."""
     trackers = [_tracker(plan, made) for plan, made in zip(plans, buckets, strict=True)]
-    if isinstance(target, SharedCommit):
-        write = write_in_tasks(session, target.url, indexes_per_task=settings.indexes_per_task)
+    if isinstance(target, SharedCommit | PulsarCommit):
+        write = write_in_tasks(session, target.open_writer, indexes_per_task=settings.indexes_per_task)
         at_once = _BUCKETS_PER_CORE * session.sparkContext.defaultParallelism
         committed = target.commit_all(trackers, write, buckets_at_once=at_once)
     else:

@@ -6,11 +6,11 @@ follow each seal, as the core requests them.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from delayed_tracker.core.rules.merge_plan import group_to_merge
 from delayed_tracker.core.rules.placement import LedgerSpan, sealed_in_order
-from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.columns import INT63_MAX, Position
 from delayed_tracker.core.values.limits import TrackerLimits
 
 LedgerCount = tuple[int, int]
@@ -48,17 +48,21 @@ def plan_buckets(
     *,
     entry_at: EntryAt,
     too_large: Collection[tuple[Position, Position]] = frozenset(),
+    whole_ledgers: bool = False,
 ) -> BucketPlan:
-    """Return the buckets that the core would have stored.
+    """Return the buckets that the core would have stored, or with ``whole_ledgers`` those that a broker would have.
 
     Args:
         counts: accepted indexes, ascending by ledger.
         limits: of the tracker.
         entry_at: called only for the first and last index of a bucket.
+        whole_ledgers: no two buckets share a ledger, and the last one has all that is left.
         too_large: (first, last) of merged buckets whose metadata exceeds its limit: they are not made.
     Cost: O(ledgers), and O(buckets) for each merge.
     """
-    sealed, tail = sealed_in_order(counts, limits)
+    sealed, tail = sealed_in_order(counts, replace(limits, mutable_indexes_max=INT63_MAX) if whole_ledgers else limits)
+    if whole_ledgers and tail:
+        sealed, tail = [*sealed, tail], ()
     buckets: list[PlannedBucket] = []
     merge_count = 0
     for spans in sealed:

@@ -78,6 +78,7 @@ def plan_tracker(
     limits: TrackerLimits,
     *,
     too_large: Collection[tuple[Position, Position]],
+    whole_ledgers: bool,
     unread: Unread,
 ) -> TrackerPlan:
     """Plan one subscription.
@@ -86,6 +87,7 @@ def plan_tracker(
         subscriber: the subscription.
         tallies: by ledger, ascending.
         limits: of the tracker.
+        whole_ledgers: as of ``plan_buckets``.
         too_large: merged buckets that must not be made, by first and last position.
         unread: entries that it may lack.
     """
@@ -94,6 +96,7 @@ def plan_tracker(
         limits,
         entry_at=lambda ledger, rank: tallies[ledger].bits[rank],
         too_large=too_large,
+        whole_ledgers=whole_ledgers,
     )
     buckets = tuple(
         Bucket.of(

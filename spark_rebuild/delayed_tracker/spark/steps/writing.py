@@ -1,4 +1,4 @@
-"""Writing of snapshots into a shared storage by tasks: each makes whole snapshots of staged parts."""
+"""Writing of snapshots by tasks, into a place that processes share: each makes whole snapshots of staged parts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -10,8 +10,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 
 from delayed_tracker.spark import schema
 from delayed_tracker.spark.commit.shared_commit import (
+    OpenWriter,
     SnapshotToWrite,
-    SnapshotWriter,
     WriteSnapshots,
     WrittenSnapshot,
 )
@@ -29,12 +29,12 @@ WRITTEN_SCHEMA: Final = StructType(
 """A snapshot that a task has created: its number among those to write, and where it is."""
 
 
-def write_in_tasks(session: SparkSession, url: str, *, indexes_per_task: int) -> WriteSnapshots:
-    """Return the function that creates snapshots in the storage of a URL by Spark's tasks.
+def write_in_tasks(session: SparkSession, open_writer: OpenWriter, *, indexes_per_task: int) -> WriteSnapshots:
+    """Return the function that creates snapshots by Spark's tasks.
 
     Args:
         session: its tasks write.
-        url: of a storage that processes share; tasks open it under this URL.
+        open_writer: opens, in a task, the place that gets the snapshots; processes share it.
         indexes_per_task: small snapshots share a task up to so many indexes.
     """
 
@@ -49,7 +49,7 @@ def write_in_tasks(session: SparkSession, url: str, *, indexes_per_task: int) ->
             known, task_of = shared.value
             for batch in batches:
                 for task in numbers(batch, "id").tolist():
-                    with SnapshotWriter(url) as storage:
+                    with open_writer() as storage:
                         for number in np.flatnonzero(task_of == task).tolist():
                             yield _created(number, storage.write(known[number]))
 

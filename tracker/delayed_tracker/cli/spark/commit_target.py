@@ -6,9 +6,12 @@ from typing import Annotated, Final
 import typer
 
 from delayed_tracker.cli.spark.service_commit import SCHEME, ServiceCommit
+from delayed_tracker.cli.terminal.output import notice_console
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.commit.commit import CommitTarget, StorageCommit
 from delayed_tracker.spark.commit.owned_storage import is_shared
+from delayed_tracker.spark.commit.pulsar_commit import SCHEME as PULSAR_SCHEME
+from delayed_tracker.spark.commit.pulsar_commit import PulsarCommit
 from delayed_tracker.spark.commit.shared_commit import SharedCommit
 from delayed_tracker.storage.objects.storage import FORMAT_KEY
 
@@ -20,7 +23,8 @@ Commit = Annotated[
     typer.Option(
         "--commit",
         help="Where the snapshots go: sqlite:PATH, which no service has open; a storage that services share: "
-        "bookkeeper:zk://…, s3://, gs://, az://, file:///DIR; or grpc://HOST:PORT, a service that runs.",
+        "bookkeeper:zk://…, s3://, gs://, az://, file:///DIR; grpc://HOST:PORT, a service that runs; or "
+        "pulsar:zk://HOST:PORT, the brokers' own buckets of topics that are not loaded.",
         metavar="TARGET",
     ),
 ]
@@ -34,6 +38,8 @@ def commit_target(target: str) -> CommitTarget:
     """
     if target.startswith(SCHEME):
         return ServiceCommit(target.removeprefix(SCHEME))
+    if target.startswith(PULSAR_SCHEME):
+        return PulsarCommit(target, report=lambda sentence: notice_console().print(sentence, soft_wrap=True))
     try:
         return SharedCommit(target) if is_shared(target) else StorageCommit(target)
     except InvalidInput as error:

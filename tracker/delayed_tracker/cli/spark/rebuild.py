@@ -29,6 +29,7 @@ from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.failures import BadUsage
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set, reject_tilde_path
 from delayed_tracker.cli.terminal.output import notice_console, print_json, say, show, size, table
+from delayed_tracker.spark.commit.pulsar_commit import SCHEME as PULSAR_SCHEME
 from delayed_tracker.spark.jobs.rebuild import rebuild
 from delayed_tracker.spark.settings import INDEXES_PER_TASK, RebuildSettings
 from delayed_tracker.spark.summary import Summary, TrackerSummary
@@ -112,6 +113,7 @@ def rebuild_command(
         subscriptions=tuple(subscription or ()),
         ignore_acks=ignore_acks,
         limits=limits.tracker_limits(),
+        whole_ledgers=commit is not None and commit.startswith(PULSAR_SCHEME),
         metadata_bytes_max=limits.storage.snapshot_metadata_bytes_max,
         indexes_per_task=indexes_per_task,
     )
