@@ -168,9 +168,7 @@ class BrokerClients:
 
     def produce_batch(self, topic: str, deliver_at_ms: int, count: int, size: int = 20) -> MessageId:
         """Send one batch, all of it due at one time (0: without a delay), and return the id of its entry."""
-        answer = self._java.ask(
-            "batch", url=self._url, topic=topic, deliverAt=deliver_at_ms, count=count, size=size
-        )
+        answer = self._java.ask("batch", url=self._url, topic=topic, deliverAt=deliver_at_ms, count=count, size=size)
         return MessageId(*answer["id"])
 
     def steady(self, topic: str, delays_ms: Sequence[int], per_second: int, size: int = 20) -> Flow:
@@ -180,9 +178,7 @@ class BrokerClients:
         )
         return Flow(self._java, answer["flow"])
 
-    def subscribe(
-        self, topic: str, subscription: str, *, acknowledge: bool = True, earliest: bool = True
-    ) -> Consumer:
+    def subscribe(self, topic: str, subscription: str, *, acknowledge: bool = True, earliest: bool = True) -> Consumer:
         """Begin to receive from a shared subscription, which is made at the topic's beginning or its end.
 
         Args:
