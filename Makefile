@@ -79,7 +79,7 @@ bench-peers: $(READY) $(JAVA)  ## the same, with Redis and (JAVA_TRACKER_BENCH=D
 proto: $(READY) $(GENERATOR)  ## regenerate the protobuf code beside every proto/**/*.proto
 	$(BIN)/python proto/regenerate.py
 
-pulsar-classes: $(READY)  ## fetch the classes of Pulsar and the servers of BookKeeper that tests use (needs a JDK and Maven; 52 MB)
+pulsar-classes: $(READY)  ## fetch the classes of Pulsar, its broker and BookKeeper's servers that tests use (needs a JDK and Maven; 173 MB)
 	$(BIN)/python -m tests.jvm.pulsar_classes
 
 other-languages: $(READY) $(GENERATOR)  ## compile the dispatchers of tests/client/other_languages (needs Go, a JDK and Maven; 100 MB)

@@ -4,25 +4,32 @@ A test asks for the fixture ``broker`` (:mod:`tests.pulsar.servers.fixtures`) an
 
     broker.url                              # bookkeeper+zk:127.0.0.1:2181/pulsar, for our commands
     topic = broker.new_topic("orders")      # persistent://public/default/orders-1, not created yet
-    broker.admin.create(topic)              # REST: create, unload, stats, loaded topics, metrics; see admin.py
-    broker.clients.subscribe(topic, "s")    # Pulsar's own client in Java: see java_clients.py
-    broker.kill(); broker.start()           # with -9, and back at once under the same address
+    broker.admin.unload(topic)              # REST: create, unload, load, stats, loaded topics, metrics: admin.py
+    consumer = broker.clients.subscribe(topic, "worker")    # Pulsar's own client in Java: java_clients.py
+    ids = broker.clients.produce(topic, [now_ms() + HOUR_MS] * 500)
+    broker.buckets(topic, "worker")         # the bucket properties as they stand in ZooKeeper
+    broker.kill(); broker.clients.disconnect(); broker.start()    # with -9, and back at once under the same address
 
 The broker keeps small ledgers and small buckets (``SETTINGS``), and the metadata of all topics below ``/pulsar`` of the
 test's ZooKeeper. Topics of one test do not disturb another's: take a new name, leave the broker running.
 """
 
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from delayed_tracker.ledger.metadata.managed_ledger import parse_cursor
+from delayed_tracker.ledger.topic_name import TopicName, encode_name
 from tests.bookkeeper.servers.cluster import Cluster, ServerNotReady
 from tests.bookkeeper.servers.java_process import JVM_OPTIONS, JavaProcess, free_port
 from tests.jvm.pulsar_classes import BROKER_POM, class_path, find_java
 from tests.pulsar.servers.admin import Admin, wait_until
 from tests.pulsar.servers.java_clients import BrokerClients, JavaClients
 
+HOUR_MS: Final = 3_600_000
+BUCKET_PROPERTY: Final = "#pulsar.internal.delayed.bucket_"
 START_TIMEOUT_S: Final = 120.0
 ROOT: Final = "/pulsar"
 """Path of ZooKeeper below which the broker keeps its metadata."""
@@ -78,6 +85,11 @@ SETTINGS: Final[Mapping[str, str]] = {
 """Settings of the broker, as in broker.conf; the ports and the address of the metadata come on top."""
 
 
+def now_ms() -> int:
+    """Return the time as brokers have it."""
+    return time.time_ns() // 1_000_000
+
+
 class Broker:
     """One broker, which keeps its ports and its metadata when it is started again.
 
@@ -123,6 +135,21 @@ class Broker:
         """Return the full name of a topic that no test has used."""
         self._topics += 1
         return f"persistent://{NAMESPACE}/{name}-{self._topics}"
+
+    def topic_node(self, topic: str) -> str:
+        """Return the whole path of a topic's managed ledger in ZooKeeper."""
+        return f"{ROOT}/managed-ledgers/{TopicName.parse(topic).managed_ledger}"
+
+    def cursor_node(self, topic: str, subscription: str) -> str:
+        """Return the whole path of a subscription's cursor in ZooKeeper."""
+        return f"{self.topic_node(topic)}/{encode_name(subscription)}"
+
+    def buckets(self, topic: str, subscription: str) -> dict[str, str]:
+        """Return the ids of the bucket ledgers in a subscription's cursor properties, by the properties' names."""
+        with self.zookeeper.connected() as client:
+            value, _ = client.get(self.cursor_node(topic, subscription))
+        found = {stored.name: stored.value for stored in parse_cursor(value).cursor_properties}
+        return {name: ledger for name, ledger in found.items() if name.startswith(BUCKET_PROPERTY)}
 
     def start(self, settings: Mapping[str, str] | None = None) -> None:
         """Start the broker, and wait until it serves; the first time, make its tenants and namespaces.
