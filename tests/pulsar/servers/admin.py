@@ -51,6 +51,10 @@ class Admin:
         """Load a topic, which a broker does for its first client; the tracker is made at the first consumer."""
         self.internal_stats(topic)
 
+    def set_subscription_property(self, topic: str, subscription: str, name: str, value: str) -> None:
+        """Have the broker write a property of its users into the node of a cursor, beside those of buckets."""
+        self.call("PUT", f"{_path(topic)}/subscription/{_segment(subscription)}/properties", json={name: value})
+
     def delete_subscription(self, topic: str, subscription: str) -> None:
         """Delete a subscription that has no consumer, or raise :class:`AdminFailed`."""
         self.call("DELETE", f"{_path(topic)}/subscription/{_segment(subscription)}")

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from delayed_tracker.ledger.metadata.ledger_metadata import ledger_paths
 from delayed_tracker.ledger.metadata.managed_ledger import parse_cursor
 from delayed_tracker.ledger.topic_name import TopicName, encode_name
 from tests.bookkeeper.servers.cluster import Cluster, ServerNotReady
@@ -65,7 +66,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "managedLedgerDefaultEnsembleSize": "2",
     "managedLedgerDefaultWriteQuorum": "2",
     "managedLedgerDefaultAckQuorum": "2",
-    "managedLedgerMaxEntriesPerLedger": "100",
+    "managedLedgerMaxEntriesPerLedger": "500",
     "managedLedgerMinLedgerRolloverTimeMinutes": "0",
     "managedLedgerCacheSizeMB": "64",
     "managedLedgerDefaultMarkDeleteRateLimit": "1000",
@@ -79,7 +80,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "isDelayedDeliveryDeliverAtTimeStrict": "false",
     "delayedDeliveryMinIndexCountPerBucket": "50",
     "delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds": "300",
-    "delayedDeliveryMaxIndexesPerBucketSnapshotSegment": "30",
+    "delayedDeliveryMaxIndexesPerBucketSnapshotSegment": "100",
     "delayedDeliveryMaxNumBuckets": "10",
 }
 """Settings of the broker, as in broker.conf; the ports and the address of the metadata come on top."""
@@ -115,15 +116,15 @@ class Broker:
         self._cluster = cluster
         self._topics = 0
         self._settings = {**SETTINGS, **(settings or {})}
-        self._configuration = directory / "broker.conf"
-        program = ["org.apache.pulsar.PulsarBrokerStarter", "-c", str(self._configuration)]
+        self.configuration = directory / "broker.conf"
+        program = ["org.apache.pulsar.PulsarBrokerStarter", "-c", str(self.configuration)]
         self.process = JavaProcess(
             [find_java(), *_JAVA_OPTIONS, "-cp", class_path(BROKER_POM), *program], directory / "broker.log"
         )
 
     @property
     def url(self) -> str:
-        """Return the address of the cluster for our commands."""
+        """Return the address of the cluster for our commands, which take the settings from ``configuration``."""
         return f"bookkeeper+zk:{self.zookeeper.address}{ROOT}"
 
     @property
@@ -151,6 +152,39 @@ class Broker:
         found = {stored.name: stored.value for stored in parse_cursor(value).cursor_properties}
         return {name: ledger for name, ledger in found.items() if name.startswith(BUCKET_PROPERTY)}
 
+    def remove_buckets(self, topic: str, subscription: str) -> int:
+        """Remove the buckets of a subscription whose topic is not loaded, properties first, and return their number."""
+        removed = self.buckets(topic, subscription)
+        for name in removed:
+            self.set_bucket(topic, subscription, name, None)
+        for ledger_id in removed.values():
+            self.delete_ledger(ledger_id)
+        return len(removed)
+
+    def set_bucket(self, topic: str, subscription: str, name: str, ledger_id: str | None) -> None:
+        """Write one bucket property of a subscription whose topic is not loaded, or remove it (None)."""
+        with self.zookeeper.connected() as client:
+            node = self.cursor_node(topic, subscription)
+            value, stat = client.get(node)
+            cursor = parse_cursor(value)
+            kept = [stored for stored in cursor.cursor_properties if stored.name != name]
+            del cursor.cursor_properties[:]
+            cursor.cursor_properties.extend(kept)
+            if ledger_id is not None:
+                cursor.cursor_properties.add(name=name, value=ledger_id)
+            client.set(node, cursor.SerializeToString(), stat.version)
+
+    def has_ledger(self, ledger_id: str) -> bool:
+        """Return whether a ledger has metadata."""
+        with self.zookeeper.connected() as client:
+            return any(client.exists(f"{ROOT}{path}") is not None for path in ledger_paths(int(ledger_id)))
+
+    def delete_ledger(self, ledger_id: str) -> None:
+        """Delete the metadata of a ledger, which is all that a deletion does at first."""
+        with self.zookeeper.connected() as client:
+            (node,) = [path for path in ledger_paths(int(ledger_id)) if client.exists(f"{ROOT}{path}") is not None]
+            client.delete(f"{ROOT}{node}")
+
     def start(self, settings: Mapping[str, str] | None = None) -> None:
         """Start the broker, and wait until it serves; the first time, make its tenants and namespaces.
 
@@ -167,7 +201,7 @@ class Broker:
             "metadataStoreUrl": f"zk:{self.zookeeper.address}{ROOT}",
             "configurationMetadataStoreUrl": f"zk:{self.zookeeper.address}{ROOT}",
         }
-        self._configuration.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()), encoding="utf-8")
+        self.configuration.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()), encoding="utf-8")
         self._make_trees()
         self.process.launch()
         try:

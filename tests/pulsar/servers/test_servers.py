@@ -30,7 +30,7 @@ def test_a_topic_recovers_its_buckets(broker: Broker):
     """Buckets of a subscription with any name are cursor properties, and a topic that is loaded again reads them."""
     topic = broker.new_topic("two words, 50%2F50")
     consumer = broker.clients.subscribe(topic, SUBSCRIPTION)
-    ids = broker.clients.produce(topic, [now_ms() + HOUR_MS + number for number in range(550)])
+    ids = broker.clients.produce(topic, [now_ms() + HOUR_MS + number for number in range(2_750)])
     assert len({message.ledger_id for message in ids}) == 6
     wait_until(lambda: len(broker.buckets(topic, SUBSCRIPTION)) == 5)
     assert topic in broker.admin.loaded_topics()
@@ -40,9 +40,9 @@ def test_a_topic_recovers_its_buckets(broker: Broker):
     before = broker.log_size()
     broker.admin.load(topic)
     assert topic in broker.admin.loaded_topics()
-    wait_until(lambda: broker.admin.delayed(topic, SUBSCRIPTION) == 550)
+    wait_until(lambda: broker.admin.delayed(topic, SUBSCRIPTION) == 2_750)
     (recovered,) = broker.log_lines(RECOVERED, before)
-    assert "numberDelayedMessages: 500" in recovered
+    assert "numberDelayedMessages: 2500" in recovered
     consumer.close()
 
 

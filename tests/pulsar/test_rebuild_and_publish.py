@@ -1,0 +1,103 @@
+"""A live cluster whose buckets are gone: rebuilt by Spark from its bookies, published, and recovered by the broker."""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.pulsar.commands import run_spark_rebuild, run_tracker
+from tests.pulsar.servers.admin import wait_until
+from tests.pulsar.servers.broker import Broker, now_ms
+from tests.pulsar.topics import FELL_BACK, RECOVERED, SUBSCRIPTIONS, Topic, fill, subscribed, unload, wait_attached
+
+TICK_MS: Final = 1_000
+"""Delayed messages are delivered a tick early at most."""
+ENTRIES_READ: Final = "pulsar_ml_cache_pendingreads_entries_read_total"
+FIRST_READ: Final = 100
+"""Entries that a broker reads of a subscription at most before it makes its tracker."""
+
+
+@pytest.mark.parametrize(
+    ("count", "delay_s"),
+    [
+        pytest.param(6_000, 240, marks=pytest.mark.long),
+        pytest.param(50_000, 600, marks=pytest.mark.deep),
+    ],
+)
+@pytest.mark.timeout(1_800)
+def test_a_broker_recovers_what_was_rebuilt_from_its_bookies(broker: Broker, tmp_path: Path, count: int, delay_s: int):
+    """Everything is recovered from published buckets or replayed, and delivered once and in time, whenever it was sent."""
+    due = now_ms() + delay_s * 1_000
+    topics = [Topic(broker.new_topic(name)) for name in ("orders", "two words, 50%2F50 & more", "compacted")]
+    for topic in topics:
+        times = [due + number * 7 % 5_000 for number in range(count // len(topics))]
+        fill(broker, topic, times, SUBSCRIPTIONS, keyed=topic is topics[2])
+        remove_buckets(broker, topic)
+    replayed = entries_of_a_replay(broker, topics[0])
+
+    flow = broker.clients.steady(topics[1].name, [due + 10_000 - now_ms()], per_second=20)
+    storage = f"sqlite:{tmp_path / 'rebuilt.db'}"
+    settings = ("--broker-conf", str(broker.configuration))
+    names = "|".join(re.escape(topic.name) for topic in topics)
+    ran = run_spark_rebuild(
+        tmp_path, "rebuild", "--source", broker.url, "--topics-pattern", names, "--commit", storage,
+        "--staging", str(tmp_path / "staging"), *settings, "--json",
+    )  # fmt: skip
+    assert ran.status == 0, ran.err
+    topics[1].messages.update(flow.settle().ids)
+    unload(broker, topics)
+    ran = run_tracker("pulsar", "publish", "--from", storage, "--to", broker.url, *settings, "--yes", "--json")
+    assert ran.status == 0, ran.err
+    ran = run_tracker("pulsar", "inspect", broker.url, "--json")
+    assert ran.status == 0, ran.out
+
+    read, before = broker.admin.metric(ENTRIES_READ), broker.log_size()
+    with subscribed(broker, topics, acknowledge=True) as consumers:
+        for topic in topics:
+            for name in SUBSCRIPTIONS:
+                wait_attached(broker, topic, name)
+        read_at_load = broker.admin.metric(ENTRIES_READ) - read
+        assert now_ms() < due - TICK_MS, "the machine was too slow for the delay of this test"
+        recovered = [
+            int(found[1]) for line in broker.log_lines(RECOVERED, before) if (found := re.search(RECOVERED, line))
+        ]
+        published = sum(len(topic.expected(name)) for topic in topics for name in SUBSCRIPTIONS)
+        print(f"a replay of {topics[0].name} reads {replayed:g}; {read_at_load:g} read at load; recovered: {recovered}")
+        assert len(recovered) == len(topics) * len(SUBSCRIPTIONS)
+        assert sum(recovered) + read_at_load >= published
+        assert read_at_load < replayed * len(topics) / 2
+
+        for topic in topics:
+            for name in SUBSCRIPTIONS:
+                expected = topic.expected(name)
+                received = consumers[topic.name, name].received(expected.total(), timeout_s=delay_s)
+                assert Counter(message.id for message in received) == expected
+                assert all(message.late_ms >= -TICK_MS for message in received)
+        # Nothing comes twice, not even later.
+        wait_until(
+            lambda: all(not broker.admin.delayed(topic.name, name) for topic in topics for name in SUBSCRIPTIONS)
+        )
+        for topic in topics:
+            for name in SUBSCRIPTIONS:
+                received = consumers[topic.name, name].received()
+                assert Counter(message.id for message in received) == topic.expected(name)
+    assert broker.log_lines(f"BadVersion|{FELL_BACK}", before) == []
+
+
+def remove_buckets(broker: Broker, topic: Topic) -> None:
+    """Remove all buckets of a topic that is not loaded."""
+    for name in SUBSCRIPTIONS:
+        assert broker.remove_buckets(topic.name, name) > 0
+
+
+def entries_of_a_replay(broker: Broker, topic: Topic) -> float:
+    """Return how many entries the broker reads when it loads a topic without buckets; those that it makes are removed."""
+    read = broker.admin.metric(ENTRIES_READ)
+    with subscribed(broker, [topic], acknowledge=False):
+        for name in SUBSCRIPTIONS:
+            wait_attached(broker, topic, name)
+        read = broker.admin.metric(ENTRIES_READ) - read
+    remove_buckets(broker, topic)
+    return read
