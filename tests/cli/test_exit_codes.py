@@ -2,8 +2,18 @@
 
 import pytest
 
+from delayed_tracker.bookkeeper.metadata.errors import ZooKeeperUnavailable
 from delayed_tracker.cli.entry import run_installed
 from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
+from delayed_tracker.cluster.errors import (
+    BackupInvalid,
+    BackupUnusable,
+    BrokerUnavailable,
+    ClusterNodeInvalid,
+    CursorChanged,
+    TopicLoaded,
+    TopicTerminated,
+)
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
 from delayed_tracker.service.settings.address import Address
@@ -52,6 +62,14 @@ def test_numbers_never_change():
         (SnapshotCorrupt("x"), 4),
         (AddLogMissing("x"), 2),
         (LogBroken("x"), 4),
+        (TopicLoaded("persistent://t/ns/x", "http://broker:8080"), 6),
+        (CursorChanged("x"), 6),
+        (TopicTerminated("persistent://t/ns/x"), 2),
+        (BrokerUnavailable("http://broker:8080", "x"), 5),
+        (ZooKeeperUnavailable("/", "x"), 5),
+        (ClusterNodeInvalid("x"), 7),
+        (BackupInvalid("x"), 7),
+        (BackupUnusable("x"), 4),
         (SnapshotNotFound("x"), 1),
         (DelayedTrackerError("x"), 1),
     ],

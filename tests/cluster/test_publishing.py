@@ -1,6 +1,7 @@
 """Tests of publishing over real bookies: what a broker would find, and what is left when the publisher is killed."""
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.bookkeeper.metadata.layout import Layout
 from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.cluster.bucket_ledger import read_bucket_ledger
 from delayed_tracker.cluster.change_record import ChangeRecord, read_changes
@@ -26,6 +28,7 @@ from delayed_tracker.storage.errors import SnapshotTooLarge
 from delayed_tracker.storage.maintenance.opening import opened_storage
 from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
 from delayed_tracker.storage.testing.contract_tools import create
+from tests.bookkeeper.servers.cluster import Cluster
 from tests.cluster.brokers import told_topics
 from tests.cluster.made_cluster import NOW_MS, SUBSCRIPTION, TOPIC, MadeCluster, indexes_of, sealed
 
@@ -185,6 +188,28 @@ async def test_a_refusal_leaves_no_ledger(made: MadeCluster, storage: SnapshotSt
         said: list[str] = []
         assert len(await published(made, storage, wait_s=60, report=said.append)) == 1
         assert any(sentence.startswith("waiting: ") for sentence in said)
+
+
+@pytest.mark.parametrize("point", ["ledgers.written", "cursor.recorded"])
+async def test_a_repair_that_takes_a_new_ledger_for_an_orphan(
+    cluster: Cluster, made: MadeCluster, storage: SnapshotStore, point: str
+):
+    """No property ever names a ledger that was deleted before the switch, however late."""
+    await made.topic(TOPIC, LEDGERS)
+    await made.cursor([])
+    await store(storage, indexes_of([1, 2, 3, 4]), 1)
+    before, said = await ledger_ids(made), []
+
+    def at_point(name: str) -> None:
+        if name == point:
+            created = int(re.match(r"ledger (\d+): created", said[0])[1])
+            with cluster.zookeeper.connected() as client:
+                client.delete(f"{made.address.root}/ledgers/{Layout.HIERARCHICAL.path_of(created)}")
+
+    with pytest.raises(CursorChanged, match=r"a new bucket ledger of cursor .* was deleted"):
+        await published(made, storage, at_point=at_point, report=said.append)
+    assert await properties(made) == ()
+    assert await ledger_ids(made) == before
 
 
 async def test_topics_that_are_refused(made: MadeCluster, storage: SnapshotStore):

@@ -11,7 +11,7 @@ from delayed_tracker.bookkeeper.errors import ClientClosed, NotOurs
 from delayed_tracker.bookkeeper.metadata.errors import LedgerExists, LedgerNotFound, MetadataConflict
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata, LedgerState
 from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore, Versioned
-from delayed_tracker.bookkeeper.metadata.zookeeper import Operation, ZooKeeperClient, ZooKeeperTls
+from delayed_tracker.bookkeeper.metadata.zookeeper import Check, Operation, ZooKeeperClient, ZooKeeperTls
 from delayed_tracker.bookkeeper.placement.bookies import AddressOf, Bookies
 from delayed_tracker.bookkeeper.placement.connections import BookieConnections
 from delayed_tracker.bookkeeper.placement.quorums import Quorums
@@ -278,6 +278,16 @@ class BookKeeper:
         """
         async for ledger_id in self._cluster().store.ids():
             yield ledger_id
+
+    async def unchanged(self, ledger_id: int) -> Check:
+        """Return an operation for a multi that requires a ledger to be there, with the metadata that it has now.
+
+        Raises:
+            LedgerNotFound: there is no such ledger.
+            LedgerMetadataInvalid: they are damaged.
+        """
+        store = self._cluster().store
+        return Check(store.path_of(ledger_id), (await store.read(ledger_id, newest=True)).version)
 
     @property
     def zookeeper(self) -> ZooKeeperClient:

@@ -27,7 +27,7 @@ from delayed_tracker.cluster.bucket_ledger import (
 from delayed_tracker.cluster.change_record import ChangeRecord
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.cursor_state import read_cursor_state
-from delayed_tracker.cluster.errors import ClusterError, ClusterNodeInvalid, TopicLoaded, TopicTerminated
+from delayed_tracker.cluster.errors import ClusterError, ClusterNodeInvalid, CursorChanged, TopicLoaded, TopicTerminated
 from delayed_tracker.cluster.ledger_ranges import LedgerRange, SourceBucket, plan_ranges, surviving_buckets
 from delayed_tracker.cluster.range_snapshot import SegmentLimits, entries_of, make_snapshots
 from delayed_tracker.cluster.switch import (
@@ -277,7 +277,15 @@ async def _switch_buckets(
             options.record.cursor(write)
         options.at_point("cursor.recorded")
 
-    write = await write_cursor(cluster, unloaded, subscription, change, before=before)
+    # A repair that runs beside this takes new ledgers for orphans until the properties name them.
+    try:
+        also = [await cluster.client.unchanged(bucket.bucket_id) for bucket in buckets if bucket.bucket_id is not None]
+    except LedgerNotFound as error:
+        raise CursorChanged(
+            f"a new bucket ledger of cursor {subscription!r} of {unloaded.topic} was deleted ({error.message}); end the repair "
+            "that runs beside this, and run the command again"
+        ) from error
+    write = await write_cursor(cluster, unloaded, subscription, change, before=before, also=also)
     if write is not None:
         options.report(f"{write.path}: version {write.version} is now {write.version + 1}")
     options.at_point("cursor.switched")

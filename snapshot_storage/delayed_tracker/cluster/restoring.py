@@ -142,7 +142,8 @@ async def restore(
                 )
             return node.with_buckets(buckets)
 
-        await write_cursor(cluster, unloaded[one.topic], one.subscription, change)
+        also = [await cluster.client.unchanged(bucket.bucket_id) for bucket in buckets if bucket.bucket_id is not None]
+        await write_cursor(cluster, unloaded[one.topic], one.subscription, change, also=also)
         restored.cursor_count += 1
         done += 1
         progress(done, total)

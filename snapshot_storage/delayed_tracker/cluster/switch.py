@@ -147,6 +147,7 @@ async def write_cursor(
     change: Callable[[CursorNode], CursorNode],
     *,
     before: Callable[[NodeWrite], None] = lambda _: None,
+    also: Sequence[Check] = (),
 ) -> NodeWrite | None:
     """Change one cursor's node (step 3), and log node and version.
 
@@ -156,10 +157,11 @@ async def write_cursor(
         subscription: of the cursor, decoded.
         change: returns the changed node; called again if the node was changed meanwhile.
         before: called with the write right before it is sent, to record it; again for another attempt.
+        also: ledgers that must be as they were: those that the new properties name.
     Returns: the write, or None if the change leaves the node as it is.
     Raises:
         TopicLoaded: the managed-ledger node was written since; nothing was changed.
-        CursorChanged: the cursor's node keeps changing; nothing was changed.
+        CursorChanged: the cursor's node keeps changing, or a ledger of ``also`` was deleted; nothing was changed.
         SubscriptionNotFound: there is no such cursor.
         ClusterNodeInvalid: the node is damaged.
         RequestTooLarge: the node would be above 900 KiB; nothing was changed.
@@ -176,11 +178,16 @@ async def write_cursor(
         before(write)
         try:
             await cluster.client.zookeeper.multi(
-                [Check(topic_path, unloaded.version), SetValue(path, after, node.version)]
+                [Check(topic_path, unloaded.version), SetValue(path, after, node.version), *also]
             )
         except (NodeChanged, NodeMissing) as error:
             if error.path == topic_path:
                 raise TopicLoaded(str(unloaded.topic), "a broker, which has written its node since") from error
+            if error.path != path:
+                raise CursorChanged(
+                    f"a new bucket ledger of cursor {subscription!r} of {unloaded.topic} was deleted ({error.path}); end the "
+                    "repair that runs beside this, and run the command again"
+                ) from error
             continue
         except ZooKeeperUnavailable:
             if not await _was_written(cluster, write):

@@ -69,3 +69,14 @@ def test_a_merge_that_is_too_large_makes_room_for_another():
     assert [bucket.first.ledger_id for bucket in barred.buckets] == [1, 2]
     assert barred.tail_first == Position(4, 5)
     assert bisect_left([bucket.index_count for bucket in barred.buckets], 4) == 1
+
+
+@given(ledgers, small_limits)
+def test_whole_ledgers_are_ranges_for_a_broker(ledgers, limits):
+    """No two buckets share a ledger, each but the last and those that were merged have enough, and nothing is left over."""
+    plan = plan_of(ledgers, limits, whole_ledgers=True)
+    assert (plan.tail_first, plan.tail_count) == (None, 0)
+    spans = [(bucket.first.ledger_id, bucket.last.ledger_id) for bucket in plan.buckets]
+    assert [ledger for span in spans for ledger in sorted(ledgers) if span[0] <= ledger <= span[1]] == sorted(ledgers)
+    assert sum(bucket.index_count for bucket in plan.buckets) == sum(map(len, ledgers.values()))
+    assert all(bucket.index_count >= limits.min_index_count_per_bucket for bucket in plan.buckets[:-1])
