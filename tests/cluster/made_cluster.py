@@ -3,12 +3,13 @@
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from kazoo.client import KazooClient
 
 from delayed_tracker.bookkeeper.metadata.layout import Layout
+from delayed_tracker.bookkeeper.metadata.ledger_metadata import serialize
 from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
 from delayed_tracker.cluster.cursor_node import BucketProperty
 from delayed_tracker.core.rules.seal import SealedIndexes
@@ -135,6 +136,12 @@ class MadeCluster:
         """Return the node of a ledger."""
         assert ledger_id is not None
         return f"{self.address.root}/ledgers/{Layout.HIERARCHICAL.path_of(ledger_id)}"
+
+    async def move_away(self, named: BucketProperty) -> None:
+        """Have the metadata of a bucket's ledger say that it is on a bookie that does not answer."""
+        path = self.ledger_node(named.bucket_id)
+        metadata = await self.cluster.client.metadata(named.bucket_id or 0)
+        await self.set(path, serialize(replace(metadata, segments=((0, ("127.0.0.1:1",)),))))
 
     async def delete_ledger(self, named: BucketProperty) -> None:
         """Delete the ledger of a bucket."""

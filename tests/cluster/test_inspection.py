@@ -9,7 +9,6 @@ from delayed_tracker.cluster.cursor_node import BucketProperty
 from delayed_tracker.cluster.inspection import BucketInspector, Fault, Inspection
 from delayed_tracker.cluster.listing import ClusterListing
 from delayed_tracker.storage.codec.codec import encode_snapshot
-from tests.bookkeeper.servers.cluster import Cluster
 from tests.cluster.made_cluster import NOW_MS, SUBSCRIPTION, TOPIC, MadeCluster, indexes_of, sealed
 
 pytestmark = pytest.mark.slow
@@ -122,15 +121,12 @@ async def test_a_node_that_does_not_decode(made: MadeCluster):
     assert found.orphans == []
 
 
-async def test_bookies_that_do_not_answer_are_no_damage(made: MadeCluster, cluster: Cluster):
+async def test_bookies_that_do_not_answer_are_no_damage(made: MadeCluster):
     """What cannot be read now is told apart from what is lost."""
-    await made.cursor([await made.bucket(indexes_of([3]))])
-    (bookie,) = cluster.require(1)
-    bookie.process.kill()
-    try:
-        assert faults(await inspect(made)) == [[Fault.UNREADABLE]]
-    finally:
-        cluster.require(1)
+    named = await made.bucket(indexes_of([3]))
+    await made.move_away(named)
+    await made.cursor([named])
+    assert faults(await inspect(made)) == [[Fault.UNREADABLE]]
 
 
 async def test_a_merge_meanwhile_is_no_problem(made: MadeCluster, monkeypatch):

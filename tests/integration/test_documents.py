@@ -67,7 +67,7 @@ def test_every_block_is_of_a_kind_that_is_tested(path: Path):
     for language, block in blocks:
         assert language != "" or "-->" in block or ".py" in block, "a drawing, or a path through files"
         assert language != "console" or all(line.startswith("$ ") for line in block.splitlines())
-        runs = str(path.relative_to(ROOT)) in documents.IN_ORDER
+        runs = str(path.relative_to(ROOT)) in {*documents.IN_ORDER, documents.CLUSTER_GUIDE}
         assert language == "" or runs, "commands and examples stand in documents that are run"
 
 
@@ -92,9 +92,10 @@ def test_blocks_of_the_storage_guide_are_what_they_say():
 
 
 def test_every_command_is_in_a_document():
-    """Make targets and serve have tests of their own; the others run below."""
+    """Make targets and serve have tests of their own, and those of clusters; the others run below."""
     groups = {name.partition(" ")[0] for name in PROGRAM.command_names() if " " in name}
-    words = [shlex.split(command) for command in COMMANDS if not command.startswith("export ")]
+    written = [*COMMANDS, *documents.cluster_commands()]
+    words = [shlex.split(command) for command in written if not command.startswith("export ")]
     typed = {" ".join(rest[:2] if rest[0] in groups else rest[:1]) for _, *rest in words}
     assert typed == set(PROGRAM.command_names()) - groups | {"demo", "test"}
 

@@ -18,6 +18,9 @@ IN_ORDER: Final = (
 )
 """Documents with commands, in the order in which their commands run: each may use what the commands before it left."""
 
+CLUSTER_GUIDE: Final = "docs/pulsar-cluster.md"
+"""Document whose commands need a cluster; tests/cluster runs them."""
+
 
 def read(path: str) -> str:
     """Return the text of a document of the checkout."""
@@ -32,6 +35,11 @@ def every_document() -> list[Path]:
 def commands(program: str = r"(?!spark-)") -> list[str]:
     """Return the command lines of all documents that begin with a program, without the prompt."""
     return [line for path in IN_ORDER for line in re.findall(rf"^\$ ({program}.+)$", read(path), re.MULTILINE)]
+
+
+def cluster_commands(program: str = r"(?!spark-)") -> list[str]:
+    """Return the command lines of the guide for clusters that begin with a program, without the prompt."""
+    return re.findall(rf"^\$ ({program}.+)$", read(CLUSTER_GUIDE), re.MULTILINE)
 
 
 def python_blocks(*, spark: bool) -> list[str]:
