@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.cli.exit_codes import ExitCode
+from delayed_tracker.cluster.adoption_undo import AdoptedTracker, take_adoption_back
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
+from delayed_tracker.storage.maintenance.opening import opened_storage
 from tests.cli.conftest import Ran, command
 from tests.cluster.made_cluster import SUBSCRIPTION, TOPIC, MadeCluster, indexes_of
 
@@ -125,6 +127,32 @@ async def test_adopt_into_a_new_storage(made: MadeCluster, run, tmp_path: Path):
     adopted = json.loads((await run("adopt", *target, "--yes", "--json")).out)
     (one,) = adopted["subscriptions"]
     assert (one["there_already"], one["bucket_count"], one["left_out"]) == (True, 2, [])
+
+
+async def test_an_adoption_is_taken_back(made: MadeCluster, run, tmp_path: Path):
+    """The storage has no tracker afterwards; one that was opened since stays."""
+    await made.cursor([await made.bucket(indexes_of([3]))])
+    target, file = f"sqlite:{tmp_path / 'tracker.db'}", str(tmp_path / "adopted.jsonl")
+    ran = await run("adopt", "--from", "CLUSTER", "--to", target, "--yes", "--backup", file)
+    assert ran.status == 0, ran.err
+    key = (str(TOPIC), SUBSCRIPTION)
+    async with opened_storage("--to", target) as storage:
+        state = await storage.snapshots.list(*key)
+        await storage.snapshots.replace(*key, remove=(), add=(), epoch=state.epoch + 1, writer="owner")
+    ran = await run("restore", file, "--to", "CLUSTER", "--yes")
+    assert ran.status == ExitCode.TRACKER_CONFLICT
+    assert "was opened in sqlite:" in ran.err
+    async with opened_storage("--to", target) as storage:
+        assert len((await storage.snapshots.list(*key)).entries) == 1
+    back = AdoptedTracker(target, *key, state.epoch + 1)
+    assert await take_adoption_back(back)
+    assert not await take_adoption_back(back)
+    async with opened_storage("--to", target) as storage:
+        assert await storage.snapshots.list_bucket_snapshots(*key) == []
+        assert (await storage.snapshots.list(*key)).entries == ()
+    ran = await run("restore", file, "--to", "CLUSTER", "--yes")
+    assert ran.status == 0, ran.err
+    assert ran.out.endswith("; 0 adopted trackers removed\n")
 
 
 async def test_buckets_that_are_left_out_are_status_1(made: MadeCluster, run, tmp_path: Path):

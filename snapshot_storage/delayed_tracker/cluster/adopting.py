@@ -20,7 +20,9 @@ from uuid import uuid4
 from delayed_tracker.bookkeeper.errors import EntryMissing, Unauthorized
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound
 from delayed_tracker.cluster.address import Cluster
+from delayed_tracker.cluster.adoption_undo import AdoptedTracker
 from delayed_tracker.cluster.bucket_ledger import is_bucket_of
+from delayed_tracker.cluster.change_record import ChangeRecord
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.cursor_state import read_cursor_state
 from delayed_tracker.cluster.errors import ClusterNodeInvalid, CursorChanged
@@ -125,6 +127,8 @@ class AdoptionOptions:
 
     attempt: Attempt = field(default_factory=Retries)
     """Performs each operation of the storage; repeats it by default."""
+    record: ChangeRecord | None = None
+    """Gets each tracker before its buckets are named; None for no record."""
     copied: Callable[[int], None] = lambda _: None
     """Called with the number of buckets that were copied, or left out."""
     at_point: Callable[[str], None] = lambda _: None
@@ -164,6 +168,7 @@ class BucketAdoption:
             CursorChanged: brokers keep replacing the buckets.
             SnapshotConflict: another process has opened the tracker in the storage.
             SnapshotTooLarge: an entry is larger than the storage takes.
+            BackupUnusable: the record cannot be written; nothing of this subscription was adopted.
             LedgerUnreadable, ZooKeeperUnavailable, StorageUnavailable: try again.
         """
         for _ in range(_ATTEMPTS):
@@ -198,6 +203,9 @@ class BucketAdoption:
             self._options.at_point("snapshots.created")
             if await self._is_replaced(found, cursor):
                 return False
+            if self._options.record is not None:
+                key = (str(found.topic), found.subscription)
+                self._options.record.adopted(AdoptedTracker(self._whole.name, *key, copy.claimed.epoch))
             # From now on the catalogue may name the copies: a publication that fails undoes what it has done.
             unpublished = False
             await copy.publish(_own_mark(copy.claimed))

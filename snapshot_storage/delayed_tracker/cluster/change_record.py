@@ -9,6 +9,8 @@ cluster. Then follow, in the order of the changes:
     {"fact": "entry", "ledger", "entry", "payload"}             one entry of a ledger that it was about to delete
     {"fact": "deleted", "ledger", "custom", "ensemble", "write_quorum", "ack_quorum", "digest", "entry_count"}
                                                                 that ledger, of which all entries were written before
+    {"fact": "adopted", "storage", "topic", "subscription", "epoch"}
+                                                                a tracker of a storage, whose buckets it was about to name there
     {"fact": "restored", "ledger", "as"}                        `pulsar restore` wrote it again, under this id
 
 The last line may be cut short: its change was not made.
@@ -20,7 +22,7 @@ import os
 from array import array
 from collections.abc import AsyncIterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
@@ -30,6 +32,7 @@ import google_crc32c
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
 from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.cluster.address import Cluster
+from delayed_tracker.cluster.adoption_undo import AdoptedTracker
 from delayed_tracker.cluster.bucket_ledger import LedgerForm
 from delayed_tracker.cluster.errors import BackupInvalid, BackupUnusable
 from delayed_tracker.cluster.switch import NodeWrite
@@ -74,6 +77,8 @@ class RecordedChanges:
     """Deleted ledgers by id."""
     restored: dict[int, int] = field(default_factory=dict)
     """Ids under which deleted ledgers were written again."""
+    adopted: list[AdoptedTracker] = field(default_factory=list)
+    """Trackers of storages whose buckets were adopted."""
 
     def entries(self, ledger: DeletedLedger) -> Iterator[bytes]:
         """Yield the entries of a deleted ledger, one in memory at a time.
@@ -202,6 +207,15 @@ class ChangeRecord:
         )
         self._sync()
 
+    def adopted(self, tracker: AdoptedTracker) -> None:
+        """Record a tracker whose buckets are about to be named in the catalogue of a storage.
+
+        Raises:
+            BackupUnusable: the file cannot be written.
+        """
+        self._write({"fact": "adopted", **asdict(tracker)})
+        self._sync()
+
     def restored(self, ledger_id: int, written_as: int) -> None:
         """Record that a deleted ledger was written again.
 
@@ -295,6 +309,9 @@ def _take(changes: RecordedChanges, places: "dict[int, array[int]]", fact: dict[
                 count,
                 found,
             )
+        case "adopted":
+            texts = [str(fact[name]) for name in ("storage", "topic", "subscription")]
+            changes.adopted.append(AdoptedTracker(*texts, int(fact["epoch"])))
         case "restored":
             changes.restored[int(fact["ledger"])] = int(fact["as"])
         case _:

@@ -49,6 +49,8 @@ class Restored:
     """Deleted ledgers that were written again."""
     deleted_ledger_count: int = 0
     """Ledgers of the command that were deleted."""
+    removed_tracker_count: int = 0
+    """Adopted trackers that were removed from their storage."""
     left_out: tuple[str, ...] = ()
     """Properties of before whose ledgers do not exist, and are not in the file: a broker could not load them."""
 

@@ -3,7 +3,8 @@
 import asyncio
 import functools
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.pulsar.options import (
     CLUSTER_HELP,
+    Backup,
     DryRun,
     OneSubscription,
     OneTopic,
@@ -21,6 +23,7 @@ from delayed_tracker.cli.terminal.options import AsJson
 from delayed_tracker.cli.terminal.output import counted, print_json, progress, say, show, size, table
 from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
 from delayed_tracker.cluster.adopting import AdoptedSubscription, AdoptionOptions, BucketAdoption
+from delayed_tracker.cluster.change_record import ChangeRecord
 from delayed_tracker.cluster.listing import ClusterListing, SubscriptionNode
 from delayed_tracker.storage.maintenance.opening import WholeStorage, is_storage_there, opened_storage
 from delayed_tracker.storage.registry import open_storage
@@ -44,6 +47,7 @@ def adopt(
     subscription: OneSubscription = None,
     dry_run: DryRun = False,
     yes: Yes = False,
+    backup: Backup = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy the buckets of brokers into a storage, verified; the brokers' own are not touched.
@@ -56,7 +60,7 @@ def adopt(
     """
     address = ClusterAddress.parse(source, "--from")
     wanted = (topic, subscription)
-    adopted = asyncio.run(_adopt(address, target, wanted, dry_run=dry_run, yes=yes, as_json=as_json))
+    adopted = asyncio.run(_adopt(address, target, wanted, dry_run=dry_run, yes=yes, backup=backup, as_json=as_json))
     if as_json:
         print_json(_document(adopted, dry_run=dry_run))
     elif dry_run:
@@ -74,6 +78,7 @@ async def _adopt(
     *,
     dry_run: bool,
     yes: bool,
+    backup: Path | None,
     as_json: bool,
 ) -> list[AdoptedSubscription]:
     async with connected(address, "--from") as cluster:
@@ -94,7 +99,7 @@ async def _adopt(
         )
         await asyncio.to_thread(functools.partial(require_consent, question, yes=yes))
         async with opened_storage("--to", target, creates=True) as storage:
-            return await _copy(cluster, storage, planned)
+            return await _copy(cluster, storage, planned, backup)
 
 
 @asynccontextmanager
@@ -120,18 +125,22 @@ async def _plan(cluster: Cluster, storage: WholeStorage, nodes: list[Subscriptio
 
 
 async def _copy(
-    cluster: Cluster, storage: WholeStorage, planned: list[AdoptedSubscription]
+    cluster: Cluster, storage: WholeStorage, planned: list[AdoptedSubscription], backup: Path | None
 ) -> list[AdoptedSubscription]:
     total = sum(one.bucket_count + len(one.left_out) for one in planned if _is_new(one))
     done = 0
-    with progress("adopting", "buckets") as shown:
+    with ExitStack() as opened:
+        record = None
+        if backup is not None:
+            record = opened.enter_context(await ChangeRecord.create(backup, cluster))
+        shown = opened.enter_context(progress("adopting", "buckets"))
 
         def copied(count: int) -> None:
             nonlocal done
             done += count
             shown(done, max(done, total))
 
-        adoption = BucketAdoption(cluster, storage, AdoptionOptions(copied=copied))
+        adoption = BucketAdoption(cluster, storage, AdoptionOptions(record=record, copied=copied))
         return [await adoption.adopt(one.topic, one.subscription) if _is_new(one) else one for one in planned]
 
 

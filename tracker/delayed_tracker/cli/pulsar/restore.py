@@ -12,6 +12,7 @@ from delayed_tracker.cli.pulsar.publish import change_log
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import counted, print_json, progress, say, show, table
 from delayed_tracker.cluster.address import ClusterAddress, connected
+from delayed_tracker.cluster.adoption_undo import take_adoption_back
 from delayed_tracker.cluster.change_record import ChangeRecord, RecordedChanges, read_changes
 from delayed_tracker.cluster.errors import BackupInvalid
 from delayed_tracker.cluster.restoring import CursorRestoration, Restored, plan_restoration, restore
@@ -34,10 +35,10 @@ def restore_command(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take back what publish or repair has changed; the topics must not be loaded.
+    """Take back what publish, repair or adopt has changed; topics whose buckets are restored must not be loaded.
 
     The subscriptions get the bucket properties that they had, ledgers that were deleted are written again from FILE, and
-    those that the command created are deleted. Acknowledgements since stay. It is refused if the buckets of a subscription
+    those that the command created are deleted; adopted trackers leave their storage. Acknowledgements since stay. It is refused if the buckets of a subscription
     were changed since, by a broker for example. After a failure run the same command again.
 
     Example: delayed-tracker pulsar restore before.jsonl
@@ -73,6 +74,7 @@ def restore_command(
         f"{counted(restored.cursor_count, 'subscription')} restored, {restored.unchanged_count} as before already; "
         f"{counted(restored.written_ledger_count, 'ledger')} written again, {restored.deleted_ledger_count} of the command "
         "deleted"
+        + (f"; {counted(restored.removed_tracker_count, 'adopted tracker')} removed" if changes.adopted else "")
     )
     for name in restored.left_out:
         say(f"left out, since its ledger does not exist: {name}")
@@ -93,9 +95,14 @@ async def _restore(
             f"restore the buckets of {counted(len(waiting), 'subscription')}, write {counted(len(changes.deleted), 'ledger')} "
             f"again and delete {counted(len(changes.created), 'ledger')} of the command"
         )
+        if changes.adopted:
+            question = f"remove {counted(len(changes.adopted), 'adopted tracker')} from {changes.adopted[0].storage}"
         await asyncio.to_thread(functools.partial(require_consent, question, yes=yes))
+        removed = [await take_adoption_back(adopted) for adopted in changes.adopted]
         with ChangeRecord.append(file) as record, change_log() as report, progress("restoring", "steps") as shown:
-            return planned, await restore(cluster, changes, planned, record=record, report=report, progress=shown)
+            done = await restore(cluster, changes, planned, record=record, report=report, progress=shown)
+            done.removed_tracker_count = sum(removed)
+            return planned, done
 
 
 def _show(planned: list[CursorRestoration]) -> None:
