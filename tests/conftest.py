@@ -50,6 +50,7 @@ ONE_PROCESS = {
     "prometheus/": "Prometheus",
     "jvm/": "Java",
     "bookkeeper/": "BookKeeper",
+    "ledger/live/": "BookKeeper",
     "snapshot_storage/shared/bookkeeper/test_footprint.py": "BookKeeper",
     "snapshot_storage/shared/bookkeeper/test_real_cluster.py": "BookKeeper",
     "snapshot_storage/shared/bookkeeper/test_requests.py": "BookKeeper",

@@ -185,6 +185,28 @@ class BookKeeper:
             await reader.read_lac()
         return reader
 
+    def reader(self, known: Versioned, *, confirmed: int = -1) -> LedgerReader:
+        """Return a reader of a ledger whose metadata are known, without asking ZooKeeper or a bookie.
+
+        It asks ZooKeeper later, when an entry is not where these metadata say. The password is that of the metadata.
+
+        Args:
+            known: metadata that were read before, by :meth:`versioned` or by another client of the cluster.
+            confirmed: an entry up to which a ledger that is not closed may be read; -1 if none is known.
+        """
+        cluster = self._cluster()
+        access = LedgerAccess.of(known.metadata, known.metadata.password, cluster.connections, self._settings)
+        return LedgerReader(cluster.store, known, access, confirmed=confirmed)
+
+    async def versioned(self, ledger_id: int) -> Versioned:
+        """Return the metadata of a ledger with their version. The server may be behind others.
+
+        Raises:
+            LedgerNotFound: there is no such ledger.
+            LedgerMetadataInvalid: they are damaged, or the cluster's layout has no place for the id.
+        """
+        return await self._cluster().store.read(ledger_id)
+
     async def recover(
         self, ledger_id: int, *, password: bytes = b"", require: Mapping[str, bytes] | None = None
     ) -> LedgerReader:

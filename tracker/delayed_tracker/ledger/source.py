@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from delayed_tracker.ledger.bookkeeper.entry_log_ledger import EntryLogLedger
 from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
@@ -12,6 +12,7 @@ from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
 from delayed_tracker.ledger.metadata.metadata_store import open_metadata
 from delayed_tracker.ledger.progress import Progress
+from delayed_tracker.ledger.queries.compaction import read_compacted_span
 from delayed_tracker.ledger.queries.pending import PendingReport, pending_indexes
 from delayed_tracker.ledger.queries.stored_snapshots import StoredSnapshot, read_stored_snapshots
 from delayed_tracker.ledger.topic.ledger_logs import LedgerLogs
@@ -19,9 +20,6 @@ from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLo
 from delayed_tracker.ledger.topic.topic_reader import LedgerSpan, OpenLedgers, TopicReader
 
 __all__ = ["BookieDisk", "PendingReport", "StoredSnapshot", "open_bookie_disk"]
-
-COMPACTION_CURSOR: Final = "__compaction"
-COMPACTED_LEDGER_PROPERTY: Final = "CompactedTopicLedger"
 
 
 class BookieDisk:
@@ -100,15 +98,11 @@ class BookieDisk:
             EntriesUnreadable: the state of the compaction cursor cannot be read.
             TopicNotFound, MetadataInvalid, InvalidInput: as :meth:`topic_log`.
         """
-        name = self.catalogue.topic(topic)
-        if COMPACTION_CURSOR not in self.catalogue.subscriptions(name):
+        found = read_compacted_span(self._reader(), self.catalogue.topic(topic))
+        if found is None:
             return None
-        reader = self._reader()
-        state = reader.cursor(name, COMPACTION_CURSOR, reader.topic_spans(name), on_error=ErrorPolicy.FAIL).state
-        ledger_id = state.properties.get(COMPACTED_LEDGER_PROPERTY)
-        if ledger_id is None:
-            return None
-        return CompactedLog(self._ledger(reader.span(ledger_id)), horizon=state.mark_delete)
+        span, horizon = found
+        return CompactedLog(self._ledger(span), horizon=horizon)
 
     def subscriptions(self, topic: str) -> list[str]:
         """Return the names of a topic's subscriptions, including Pulsar's own cursors, ascending.
@@ -166,6 +160,10 @@ class BookieDisk:
         """
         reader = self._reader(OpenLedgers.RECOVERED)
         return read_stored_snapshots(reader, self.catalogue.topic(topic), subscription)
+
+    def topic_reader(self) -> TopicReader:
+        """Return a reader of topics and cursors."""
+        return self._reader()
 
     def _reader(self, open_ledgers: OpenLedgers | None = None) -> TopicReader:
         return TopicReader(self.catalogue, self.logs, open_ledgers or self.open_ledgers)

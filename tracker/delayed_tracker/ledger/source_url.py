@@ -1,6 +1,8 @@
 """Sources of ledgers by URL: ``scheme:place?option=value``, for all commands and the Spark job.
 
     bookkeeper+file:DIR[,DIR...]?metadata=DUMP[&openLedgers=live]   disks of one or more bookies together
+    bookkeeper+zk:HOST:PORT[,HOST:PORT...][/ROOT][?maxBytesPerSecond=N]
+                                                                    a running cluster, by its ZooKeeper
     ledger:DIR[?openLedgers=recovered]                              local managed ledgers
     offload+mapfile:DIR[?metadata=DUMP]                             tiered storage of the filesystem driver
     offload+blob:URL[?metadata=DUMP]                                that of the blob store driver: s3://bucket/prefix,
@@ -14,12 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, unquote
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.files.home_paths import refuse_home_path
 from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.ledger.live.address import OPTIONS, ClusterAddress, refuse_other_store
 from delayed_tracker.ledger.local.source import open_local_ledgers
 from delayed_tracker.ledger.offload.blob_source import open_blobs
 from delayed_tracker.ledger.offload.map_file_source import open_map_files
@@ -28,6 +31,9 @@ from delayed_tracker.ledger.source import open_bookie_disk
 from delayed_tracker.ledger.topic.combined_source import CombinedSource
 from delayed_tracker.ledger.topic.topic_log import LedgerSource
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
+
+if TYPE_CHECKING:
+    from delayed_tracker.ledger.live.source import LiveCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +159,12 @@ def require_source(text: str) -> SourceUrl:
         InvalidInput: the scheme, an option or a value is unknown, or an option is missing.
     """
     url = parse_source_url(text)
+    refuse_other_store(text, url.scheme)
     match url.scheme:
         case "bookkeeper+file":
             bookie_disk_options(url)
+        case "bookkeeper+zk":
+            cluster_address(url)
         case "ledger":
             url.expect("openLedgers")
             _open_ledgers(url, OpenLedgers.LIVE)
@@ -226,6 +235,38 @@ def bookie_disk_options(url: SourceUrl) -> tuple[str, OpenLedgers]:
     return dump, _open_ledgers(url, OpenLedgers.RECOVERED)
 
 
+def cluster_address(url: SourceUrl) -> ClusterAddress:
+    """Return the cluster and the rate from a URL for a running cluster.
+
+    Raises:
+        InvalidInput: an unknown option or value, or no addresses.
+    """
+    url.expect(*OPTIONS)
+    return ClusterAddress.parse(url.text, url.place, url.options)
+
+
+def _open_cluster(url: SourceUrl, _progress: Progress | None, _on_error: ErrorPolicy) -> LedgerSource:
+    return open_live_cluster(url)
+
+
+def open_live_cluster(url: SourceUrl, *, pinned: bool = False) -> "LiveCluster":
+    """Connect to the running cluster of a URL; see :class:`~delayed_tracker.ledger.live.source.LiveCluster`.
+
+    Raises:
+        InvalidInput: an unknown option or value, no cluster at the address, or the ZooKeeper client is not installed.
+        MetadataUnavailable: ZooKeeper does not answer.
+    """
+    try:
+        # The ZooKeeper client is no dependency of the other sources.
+        from delayed_tracker.ledger.live.source import LiveCluster  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("kazoo"):
+            raise
+        remedy = "install the ZooKeeper client: pip install 'delayed-tracker[bookkeeper]'"
+        raise InvalidInput("source", url.text, remedy) from error
+    return LiveCluster.open(cluster_address(url), pinned=pinned)
+
+
 def _open_local_ledgers(url: SourceUrl, _progress: Progress | None, _on_error: ErrorPolicy) -> LedgerSource:
     return open_local_ledgers(url.one_path(), open_ledgers=_open_ledgers(url, OpenLedgers.LIVE))
 
@@ -253,6 +294,7 @@ _PARTS: Final = frozenset({"base", "blob store", "directory", "log_directories",
 """Fields of :class:`InvalidInput` that name a part of the URL."""
 _OPENERS: Final[Mapping[str, Callable[[SourceUrl, Progress | None, ErrorPolicy], LedgerSource]]] = {
     "bookkeeper+file": _open_bookie_disk,
+    "bookkeeper+zk": _open_cluster,
     "ledger": _open_local_ledgers,
     "offload+blob": _open_blobs,
     "offload+mapfile": _open_map_files,

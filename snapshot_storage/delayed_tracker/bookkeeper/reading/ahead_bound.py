@@ -16,14 +16,18 @@ class AheadBound:
 
     Args:
         bytes_ahead: bytes that these entries may have, from 1. One entry is always allowed.
+        entries_max: most entries, from 1. With the size of the largest frame, it bounds the memory for entries that turn out
+            to be larger than those before them.
     Raises:
-        InvalidInput: ``bytes_ahead`` is below 1.
+        InvalidInput: an argument is below 1.
     """
 
-    def __init__(self, bytes_ahead: int) -> None:
-        if bytes_ahead < 1:
-            raise InvalidInput("bytes_ahead", bytes_ahead, "give at least 1")
+    def __init__(self, bytes_ahead: int, entries_max: int = ENTRIES_AHEAD_MAX) -> None:
+        for name, value in (("bytes_ahead", bytes_ahead), ("entries_max", entries_max)):
+            if value < 1:
+                raise InvalidInput(name, value, "give at least 1")
         self._bytes_ahead = bytes_ahead
+        self._entries_max = entries_max
         self._largest = 0
         self.entries = 1
         """Entries that may be on their way, from 1. It is 1 until the first size is known."""
@@ -31,4 +35,13 @@ class AheadBound:
     def seen(self, payload_bytes: int) -> None:
         """Expect the next entries to be as large as the largest of the latest ones."""
         self._largest = max(payload_bytes, self._largest - self._largest // _HALF_LIFE, _ENTRY_BYTES_MIN)
-        self.entries = min(max(self._bytes_ahead // self._largest, 1), ENTRIES_AHEAD_MAX)
+        self._bound()
+
+    def resize(self, bytes_ahead: int) -> None:
+        """Allow another number of bytes, from 1, from the next entry on."""
+        self._bytes_ahead = bytes_ahead
+        if self._largest:
+            self._bound()
+
+    def _bound(self) -> None:
+        self.entries = min(max(self._bytes_ahead // self._largest, 1), self._entries_max)

@@ -37,14 +37,15 @@ class LedgerReader:
         store: the ledgers' metadata.
         current: metadata of the ledger.
         access: to the ledger.
+        confirmed: an entry that is known to be confirmed; -1 if none is known.
     """
 
-    def __init__(self, store: LedgerStore, current: Versioned, access: LedgerAccess) -> None:
+    def __init__(self, store: LedgerStore, current: Versioned, access: LedgerAccess, *, confirmed: int = -1) -> None:
         self._store = store
         self._current = current
         self._access = access
         self._reads = EntryReads(access)
-        self._confirmed = -1
+        self._confirmed = confirmed
 
     @property
     def ledger_id(self) -> int:
@@ -55,6 +56,11 @@ class LedgerReader:
     def metadata(self) -> LedgerMetadata:
         """Metadata of the ledger, as they were read last."""
         return self._current.metadata
+
+    @property
+    def current(self) -> Versioned:
+        """These metadata with their version, for ``BookKeeper.reader``."""
+        return self._current
 
     @property
     def last_confirmed(self) -> int:
@@ -80,7 +86,12 @@ class LedgerReader:
         return [entry async for entry in self.entries(first, last)]
 
     async def entries(
-        self, first: int = 0, last: int | None = None, *, bytes_ahead: int = BYTES_AHEAD
+        self,
+        first: int = 0,
+        last: int | None = None,
+        *,
+        bytes_ahead: int = BYTES_AHEAD,
+        ahead_bound: AheadBound | None = None,
     ) -> AsyncGenerator[Entry, None]:
         """Yield entries in the order of their ids, and read ahead meanwhile. Errors are those of :meth:`read`.
 
@@ -89,13 +100,14 @@ class LedgerReader:
             last: at most ``last_confirmed``, which is the default.
             bytes_ahead: bytes of entries to hold or to wait for, from 1. They are estimated by the entries before, and one
                 entry is always read.
+            ahead_bound: takes the place of ``bytes_ahead``; the caller may resize it meanwhile.
         """
         end = self.last_confirmed if last is None else last
         if not 0 <= first <= end + 1 or end > self.last_confirmed:
             raise InvalidInput(
                 "entries", f"{first} to {end}", f"give entries of ledger {self.ledger_id}, 0 to {self.last_confirmed}"
             )
-        bound = AheadBound(bytes_ahead)
+        bound = ahead_bound or AheadBound(bytes_ahead)
         ahead: deque[_Begun] = deque()
         next_id = first
         try:

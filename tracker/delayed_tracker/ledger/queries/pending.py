@@ -18,7 +18,7 @@ from delayed_tracker.ledger.entry.entry_columns import EntryColumns, EntryFlag
 from delayed_tracker.ledger.errors import BadEntry, ErrorPolicy
 from delayed_tracker.ledger.metadata.cursor import CursorState, nothing_acked
 from delayed_tracker.ledger.progress import Progress
-from delayed_tracker.ledger.topic.topic_reader import TopicReader
+from delayed_tracker.ledger.topic.topic_reader import LedgerRead, TopicReader
 from delayed_tracker.ledger.topic.transactions import TransactionMarkers, TransactionOutcome
 from delayed_tracker.ledger.topic_name import TopicName
 
@@ -105,7 +105,7 @@ def pending_indexes(
         SubscriptionNotFound: the topic has no such subscription.
         MetadataInvalid: metadata of the topic, the cursor or a ledger is damaged.
         EntriesUnreadable: entries are missing or damaged and the policy is to fail.
-    Cost: O(bytes read) time; memory for one ledger and the delayed entries.
+    Cost: O(bytes read) time; memory for one piece of a ledger and the delayed entries.
     """
     spans = reader.topic_spans(topic)
     bad: list[BadEntry] = []
@@ -119,13 +119,13 @@ def pending_indexes(
 
     delayed: list[_Delayed] = []
     markers: list[TransactionMarkers] = []
-    for ledger in reader.read(spans, on_error=on_error):
-        bad += ledger.bad_entries
-        delayed.append(_delayed(ledger.columns))
-        markers.append(TransactionMarkers.of(ledger.columns))
-        marker_count += int(ledger.columns.has(EntryFlag.MARKER).sum())
-        read_count += int(ledger.columns.readable.sum())
-        done += ledger.span.entry_count
+    for piece in reader.scan(spans, on_error=on_error):
+        bad += piece.bad_entries
+        delayed.append(_delayed(piece.columns))
+        markers.append(TransactionMarkers.of(piece.columns))
+        marker_count += int(piece.columns.has(EntryFlag.MARKER).sum())
+        read_count += int(piece.columns.readable.sum())
+        done = min(done + len(piece.columns) + _missing_count(piece), total)
         if progress is not None:
             progress(done, total)
     reason = np.concatenate([np.empty(0, np.uint8), *_drop_reasons(delayed, markers, cursor)])
@@ -144,6 +144,13 @@ def pending_indexes(
         marker_count=marker_count,
         partly_acked_count=int(partly_acked.sum()),
         bad_entries=tuple(dict.fromkeys(bad)),
+    )
+
+
+def _missing_count(piece: LedgerRead) -> int:
+    """Return how many entries of a piece have no row."""
+    return sum(bad.entry_count for bad in piece.bad_entries if bad.entry_id is not None) - len(
+        list(piece.columns.unreadable())
     )
 
 

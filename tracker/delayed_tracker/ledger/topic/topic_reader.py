@@ -9,9 +9,10 @@ it does not recover or fence ledgers.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from delayed_tracker.ledger.entry.entry_columns import EntryColumns, scan_entries
-from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
+from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
 from delayed_tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy, MetadataInvalid
 from delayed_tracker.ledger.metadata.cursor import NO_LEDGER, CursorState, cursor_state
 from delayed_tracker.ledger.metadata.digest import LedgerDigest
@@ -20,6 +21,8 @@ from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue, parse
 from delayed_tracker.ledger.topic.ledger_logs import LedgerLogs
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
+
+_CURSOR_ATTEMPTS: Final = 3
 
 
 class OpenLedgers(Enum):
@@ -72,19 +75,40 @@ class CursorRead:
 class TopicReader:
     """Reader of ledgers from entry logs, bounded by metadata."""
 
-    def __init__(self, catalogue: TopicCatalogue, logs: LedgerLogs, open_ledgers: OpenLedgers) -> None:
+    def __init__(
+        self,
+        catalogue: TopicCatalogue,
+        logs: LedgerLogs,
+        open_ledgers: OpenLedgers,
+        *,
+        open_cursors: OpenLedgers | None = None,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            catalogue: metadata.
+            logs: entries.
+            open_ledgers: how to read ledgers that were never closed.
+            open_cursors: how to read such ledgers of cursors; None for the same way. A cursor's last entry is its newest
+                state, even before the writer knows that it is acknowledged.
+        """
         self.catalogue = catalogue
         self.logs = logs
         self.open_ledgers = open_ledgers
+        self.open_cursors = open_cursors or open_ledgers
 
-    def span(self, ledger_id: int, *, entry_count: int | None = None) -> LedgerSpan:
+    def span(
+        self, ledger_id: int, *, entry_count: int | None = None, open_ledgers: OpenLedgers | None = None
+    ) -> LedgerSpan:
         """Return the span of a ledger, with its last entry.
 
         Args:
             ledger_id: any id.
             entry_count: entries that the topic recorded, for a ledger without metadata of its own.
+            open_ledgers: how to read the ledger if it was never closed; None for the way of this reader.
         Raises:
             MetadataInvalid: BookKeeper's metadata of the ledger is damaged or of an unknown version.
+            EntriesUnreadable: the bookies of a ledger that was never closed do not answer.
         """
         metadata = self.catalogue.ledger(ledger_id)
         digest = LedgerDigest.of(metadata)
@@ -97,7 +121,7 @@ class TopicReader:
         if metadata is not None and metadata.segments:
             # A new ensemble starts only after everything before it was acknowledged.
             last = max(last, metadata.segments[-1][0] - 1)
-        if self.open_ledgers is OpenLedgers.RECOVERED:
+        if (open_ledgers or self.open_ledgers) is OpenLedgers.RECOVERED:
             last = self.logs.last_contiguous_entry(ledger_id, last)
         return LedgerSpan(ledger_id, last, end_known=False, state=state, digest=digest)
 
@@ -112,23 +136,43 @@ class TopicReader:
         return [self.span(ledger.ledger_id, entry_count=ledger.entry_count) for ledger in ledgers]
 
     def read(self, spans: Sequence[LedgerSpan], *, on_error: ErrorPolicy) -> Iterator[LedgerRead]:
-        """Read the ledgers of the given spans one by one, each on demand.
+        """Read the ledgers of the given spans one by one, each on demand and at once.
 
         Raises:
             EntriesUnreadable: entries are missing or damaged and the policy is to fail.
         Cost: O(bytes) time; memory for one ledger.
         """
+        return (self._read(span, self._stored(span), on_error) for span in spans)
+
+    def scan(self, spans: Sequence[LedgerSpan], *, on_error: ErrorPolicy) -> Iterator[LedgerRead]:
+        """Read the same entries in pieces of about 4 MB, ascending, each of one ledger.
+
+        Raises:
+            EntriesUnreadable: entries are missing or damaged and the policy is to fail.
+        Cost: O(bytes) time; memory for one piece.
+        """
         for span in spans:
-            stored = self._stored(span)
-            columns = scan_entries(stored.entries)
-            bad = [*stored.bad_entries]
-            for row, reason in columns.unreadable():
-                position = span.ledger_id, int(stored.entries.entry_id[row])
-                file, offset = self.logs.locate(*position) or (None, None)
-                bad.append(BadEntry(*position, None if file is None else str(file), offset, reason))
-            if bad and on_error is ErrorPolicy.FAIL:
-                raise EntriesUnreadable(bad)
-            yield LedgerRead(span, columns, tuple(bad))
+            doubts = self._doubts(span)
+            if doubts:
+                nothing = StoredEntries.of(span.ledger_id, [], [])
+                yield self._read(span, LedgerEntries(nothing, doubts), on_error)
+            for piece in self.logs.scan(span.ledger_id, 0, span.last_entry_id, span.digest):
+                yield self._read(span, piece, on_error)
+
+    def _read(self, span: LedgerSpan, stored: LedgerEntries, on_error: ErrorPolicy) -> LedgerRead:
+        columns = scan_entries(stored.entries)
+        bad = [*stored.bad_entries]
+        bad += (
+            self._bad(span.ledger_id, int(stored.entries.entry_id[row]), reason) for row, reason in columns.unreadable()
+        )
+        if bad and on_error is ErrorPolicy.FAIL:
+            raise EntriesUnreadable(bad)
+        return LedgerRead(span, columns, tuple(bad))
+
+    def _bad(self, ledger_id: int, entry_id: int, reason: str) -> BadEntry:
+        """Return an entry as bad, with its place if there is one."""
+        file, offset = self.logs.locate(ledger_id, entry_id) or (None, None)
+        return BadEntry(ledger_id, entry_id, None if file is None else str(file), offset, reason)
 
     def payloads(self, span: LedgerSpan) -> list[bytes]:
         """Return all payloads of a ledger that is not a topic's, but a cursor's or a bucket's.
@@ -159,10 +203,16 @@ class TopicReader:
                 to fail.
         """
         info = self.catalogue.cursor(topic, subscription)
-        state_entry: pb.PositionInfo | None = None
-        bad: list[BadEntry] = []
-        if info.cursors_ledger_id != NO_LEDGER:
+        state_entry, bad = self._state_entry(info.cursors_ledger_id, on_error)
+        for _ in range(_CURSOR_ATTEMPTS - 1):
+            # A running broker may have moved the cursor to another ledger meanwhile, and deleted this one.
+            newer = self.catalogue.cursor(topic, subscription) if bad else info
+            if newer == info:
+                break
+            info = newer
             state_entry, bad = self._state_entry(info.cursors_ledger_id, on_error)
+        if bad and on_error is ErrorPolicy.FAIL:
+            raise EntriesUnreadable(bad)
         last_entry_ids = {span.ledger_id: span.last_entry_id for span in spans}
         try:
             return CursorRead(cursor_state(info, state_entry, last_entry_ids), tuple(bad))
@@ -171,7 +221,12 @@ class TopicReader:
 
     def _state_entry(self, ledger_id: int, on_error: ErrorPolicy) -> tuple[pb.PositionInfo | None, list[BadEntry]]:
         """Return the newest readable entry of a cursor's ledger (None without any), and all newer bad entries."""
-        span = self.span(ledger_id)
+        if ledger_id == NO_LEDGER:
+            return None, []
+        try:
+            span = self.span(ledger_id, open_ledgers=self.open_cursors)
+        except EntriesUnreadable as error:
+            return None, list(error.bad_entries)
         # Pulsar names a ledger in the cursor after it stored the first entry, so an open ledger has at least entry 0.
         last_entry_id = span.last_entry_id if span.end_known else max(span.last_entry_id, 0)
         bad: list[BadEntry] = []
@@ -187,8 +242,6 @@ class TopicReader:
             bad += unreadable
             if on_error is ErrorPolicy.FAIL:
                 break
-        if bad and on_error is ErrorPolicy.FAIL:
-            raise EntriesUnreadable(bad)
         return None, bad
 
     def _cursor_entry(self, span: LedgerSpan, entry_id: int) -> tuple[pb.PositionInfo | None, list[BadEntry]]:
@@ -198,14 +251,16 @@ class TopicReader:
         try:
             return parse_cursor_entry(stored.entries.payload(0)), []
         except MetadataInvalid as error:
-            file, offset = self.logs.locate(span.ledger_id, entry_id) or (None, None)
-            return None, [BadEntry(span.ledger_id, entry_id, str(file), offset, error.message)]
+            return None, [self._bad(span.ledger_id, entry_id, error.message)]
 
     def _stored(self, span: LedgerSpan) -> LedgerEntries:
         stored = self.logs.read(span.ledger_id, 0, span.last_entry_id, span.digest)
+        return LedgerEntries(stored.entries, (*self._doubts(span), *stored.bad_entries))
+
+    def _doubts(self, span: LedgerSpan) -> tuple[BadEntry, ...]:
+        """Return what may hide entries of a ledger whose end no metadata give."""
         if span.end_known:
-            return stored
+            return ()
         gone = BadEntry(span.ledger_id, None, None, None, "BookKeeper's metadata of it is gone")
         # The entries behind a damaged stretch may have belonged to this ledger, and would not be missed.
-        bad = (*((gone,) if span.state is None else ()), *stored.bad_entries, *self.logs.damage)
-        return LedgerEntries(stored.entries, bad)
+        return (*((gone,) if span.state is None else ()), *self.logs.damage)

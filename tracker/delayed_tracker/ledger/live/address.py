@@ -1,0 +1,105 @@
+"""Address of a running cluster, and the options of reading it: ``bookkeeper+zk:HOST:PORT[,HOST:PORT...][/ROOT][?...]``.
+
+ROOT is the root of the cluster's metadata store: topics are below ROOT/managed-ledgers, BookKeeper below ROOT/ledgers.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from delayed_tracker.core.values.errors import InvalidInput
+
+SCHEME: Final = "bookkeeper+zk"
+FRAME_BYTES_MAX: Final = 5_253_120 + 64 * 1024
+"""Default of ``frameBytesMax``: the ``nettyMaxFrameSizeBytes`` of Pulsar's bookies (5 MiB and 10 KiB), and room for the rest
+of a reply."""
+_RATE: Final = "maxBytesPerSecond"
+_FRAME: Final = "frameBytesMax"
+OPTIONS: Final = (_RATE, _FRAME)
+_RANGES: Final = {_RATE: (1_024, 2**40), _FRAME: (2**16, 2**31 - 1)}
+_PLACE: Final = re.compile(r"(?P<hosts>[^/]+)(?P<root>(/[^/]+)*)/?")
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^\s:@\[\]]+):(?P<port>[0-9]{1,5})")
+_PORT_MAX: Final = 65_535
+_OTHER_STORE: Final = re.compile(r"bookkeeper\+(?!zk$|file$)(?P<store>[a-z0-9+-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """One cluster, and how fast it is read."""
+
+    text: str
+    """URL, for messages."""
+    hosts: str
+    """``HOST:PORT`` of the ZooKeeper servers, several divided by commas."""
+    root: str = ""
+    """Root of the metadata store, such as ``/pulsar``; empty for the whole ZooKeeper."""
+    bytes_per_second_max: int | None = None
+    """Bytes of entries that all readers of this address together may read in a second; None for no limit."""
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    """Most bytes of a reply of a bookie."""
+
+    @classmethod
+    def parse(cls, text: str, place: str, options: Mapping[str, str]) -> Self:
+        """Take the parts of a URL.
+
+        Args:
+            text: the URL.
+            place: between the scheme and the options.
+            options: by name, all of them in ``OPTIONS``.
+        Raises:
+            InvalidInput: the place has no addresses, or an option is out of range.
+        """
+        parts = _PLACE.fullmatch(place)
+        if parts is None or not all(map(_is_host, parts["hosts"].split(","))):
+            raise InvalidInput("source", text, f"give {SCHEME}:HOST:PORT, several divided by commas, and /ROOT if any")
+        if {".", ".."}.intersection(parts["root"].split("/")):
+            raise InvalidInput("source", text, "give the root as the path of a node, without . and ..")
+        return cls(
+            text,
+            parts["hosts"],
+            parts["root"],
+            _number(text, options, _RATE),
+            _number(text, options, _FRAME) or FRAME_BYTES_MAX,
+        )
+
+    @property
+    def ledgers(self) -> str:
+        """Node of BookKeeper's ledgers."""
+        return f"{self.root}/ledgers"
+
+    def share(self, reader_count: int) -> "ClusterAddress":
+        """Return the address for one of several readers that divide the rate equally among them."""
+        if self.bytes_per_second_max is None:
+            return self
+        return replace(self, bytes_per_second_max=max(1, self.bytes_per_second_max // reader_count))
+
+
+def refuse_other_store(text: str, scheme: str) -> None:
+    """Refuse a scheme that names a metadata store other than ZooKeeper, by the name of the store.
+
+    Raises:
+        InvalidInput: it does.
+    """
+    found = _OTHER_STORE.fullmatch(scheme)
+    if found is not None:
+        raise InvalidInput(
+            "source",
+            text,
+            f"a cluster whose metadata store is {found['store']} cannot be read; only ZooKeeper can: {SCHEME}:HOST:PORT",
+        )
+
+
+def _is_host(text: str) -> bool:
+    found = _HOST.fullmatch(text)
+    return found is not None and 1 <= int(found["port"]) <= _PORT_MAX
+
+
+def _number(text: str, options: Mapping[str, str], name: str) -> int | None:
+    value = options.get(name)
+    if value is None:
+        return None
+    low, high = _RANGES[name]
+    if not value.isascii() or not value.isdigit() or not low <= int(value[:20]) <= high:
+        raise InvalidInput("source", text, f"{name}={value}: give a number of bytes from {low} to {high}")
+    return int(value)
