@@ -38,6 +38,7 @@ Source = Annotated[
         envvar=SOURCE_VARIABLE,
         callback=sources_given,
         help="Where the ledgers are: bookkeeper+file:DIR[,DIR...]?metadata=DUMP (bookies' disks), "
+        "bookkeeper+zk:HOST:PORT,HOST:PORT/ROOT (a running cluster), "
         "offload+mapfile:DIR[?metadata=DUMP], offload+blob:s3://BUCKET[?metadata=DUMP] (or gs://, az://, file://), "
         "ledger:DIR (local ledgers). May be repeated: each ledger is read from the first source that has all of it.",
         metavar="URL",

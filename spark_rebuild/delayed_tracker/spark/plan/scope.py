@@ -7,17 +7,19 @@ that are stored in ledgers, and for ledgers of topics that were never closed.
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from delayed_tracker.ledger.errors import ErrorPolicy, LedgerFileInvalid, LedgerNotFound, MetadataInvalid, TopicNotFound
 from delayed_tracker.ledger.metadata.cursor import NO_LEDGER
 from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
 from delayed_tracker.ledger.source import BookieDisk
 from delayed_tracker.ledger.topic.combined_source import CombinedSource
+from delayed_tracker.ledger.topic.topic_log import LedgerSource
 from delayed_tracker.ledger.topic.topic_reader import TopicReader
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.spark.plan.subscribers import Subscribers, read_subscribers
 from delayed_tracker.spark.settings import RebuildSettings
-from delayed_tracker.spark.source.chosen_source import open_chosen
+from delayed_tracker.spark.source.chosen_source import chosen_source
 from delayed_tracker.spark.source.source_options import SourceOptions, parse_options
 
 
@@ -30,9 +32,12 @@ class Scope:
     """Entries that each ledger should have, by ledger id; without ledgers that cannot be opened."""
 
 
-def read_scope(settings: RebuildSettings) -> Scope:
+def read_scope(settings: RebuildSettings, running: Mapping[str, LedgerSource] = MappingProxyType({})) -> Scope:
     """Read the topics, the entry counts and the subscriptions.
 
+    Args:
+        settings: of the job.
+        running: clusters that are open, by URL.
     Raises:
         InvalidInput: an option is wrong, or no topic matches.
         SubscriptionNotFound, TopicNotFound: a named one does not exist, or there are no topics at all.
@@ -42,7 +47,9 @@ def read_scope(settings: RebuildSettings) -> Scope:
     """
     options = parse_options(settings.source)
     with ExitStack() as stack:
-        sources = [stack.enter_context(open_chosen(url, options, _ledgers_without_end)) for url in options.urls]
+        sources = [
+            stack.enter_context(chosen_source(url, options, _ledgers_without_end, running)) for url in options.urls
+        ]
         source = CombinedSource(sources)
         there = source.topics() if options.topic is None else ()
         if options.topic is None and not there:

@@ -12,7 +12,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import BadEntry, ErrorPolicy, MetadataInvalid, SubscriptionNotFound
 from delayed_tracker.ledger.metadata.cursor import CursorState, cursor_state, nothing_acked
 from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
-from delayed_tracker.ledger.source import BookieDisk
+from delayed_tracker.ledger.topic.combined_source import CursorSource
 from delayed_tracker.ledger.topic.topic_log import LedgerSource
 from delayed_tracker.ledger.topic.topic_reader import TopicReader
 from delayed_tracker.ledger.topic_name import TopicName
@@ -64,7 +64,7 @@ def read_subscribers(
     """Return the subscriptions of topics and their acknowledgements.
 
     Args:
-        sources: of ledgers; disks of bookies come before other sources, and the first source with metadata is used.
+        sources: of ledgers; bookies and their disks come before other sources, and the first source with metadata is used.
         topics: full names.
         named: subscriptions; each is taken from all topics that have it. If empty, all subscriptions of each topic but
             the cursors of Pulsar itself.
@@ -123,7 +123,7 @@ def _is_users(subscription: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Cursors:
-    """Reader of cursors: a catalogue, and the disks that have the cursors' own ledgers, if any."""
+    """Reader of cursors: a catalogue, and the source that has the cursors' own ledgers, if any."""
 
     catalogue: TopicCatalogue
     reader: TopicReader | None
@@ -131,8 +131,9 @@ class _Cursors:
     @classmethod
     def of(cls, sources: Sequence[LedgerSource]) -> "_Cursors":
         for source in sources:
-            if isinstance(source, BookieDisk):
-                return cls(source.catalogue, TopicReader(source.catalogue, source.logs, source.open_ledgers))
+            if isinstance(source, CursorSource):
+                reader = source.topic_reader()
+                return cls(reader.catalogue, reader)
         for source in sources:
             catalogue = getattr(source, "catalogue", None)
             if isinstance(catalogue, TopicCatalogue):
@@ -154,7 +155,7 @@ class _Cursors:
         info = self.catalogue.cursor(topic, subscription)
         if info.cursors_ledger_id != _IN_METADATA:
             raise MetadataInvalid(
-                f"cursor {subscription!r} of {topic} lies in ledger {info.cursors_ledger_id}; give the bookies' disks "
+                f"cursor {subscription!r} of {topic} lies in ledger {info.cursors_ledger_id}; give the bookies' disks or a running cluster "
                 "together with the tiered storage, or ignore acknowledgements"
             )
         ledgers = self.catalogue.managed_ledger(topic).ledgers

@@ -1,6 +1,11 @@
-"""Source opened for the topics of one job. For entry logs, memory holds only the locations of the ledgers."""
+"""Source opened for the topics of one job. For entry logs, memory holds only the locations of the ledgers.
 
-from collections.abc import Callable, Iterable
+A job looks at its sources twice: for their subscriptions, and for their ledgers. A running cluster changes meanwhile, so
+the job keeps one snapshot of it for both.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 from delayed_tracker.ledger.bookkeeper.entry_logs import EntryLogs, RecordColumns
 from delayed_tracker.ledger.bookkeeper.log_files import find_log_files
@@ -12,6 +17,7 @@ from delayed_tracker.ledger.source import BookieDisk
 from delayed_tracker.ledger.source_url import (
     SourceUrl,
     bookie_disk_options,
+    open_live_cluster,
     open_source,
     parse_source_url,
     translate_source_errors,
@@ -19,6 +25,37 @@ from delayed_tracker.ledger.source_url import (
 from delayed_tracker.ledger.topic.topic_log import LedgerSource
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.spark.source.source_options import SourceOptions
+
+
+@contextmanager
+def running_clusters(options: SourceOptions) -> Iterator[Mapping[str, LedgerSource]]:
+    """Connect to the running clusters of a job, each seen as of one moment, and yield them by their URLs.
+
+    Raises:
+        InvalidInput: there is no cluster at an address.
+        LedgerError: ZooKeeper does not answer.
+    """
+    urls = [url for url in map(parse_source_url, options.urls) if url.scheme == "bookkeeper+zk"]
+    with ExitStack() as stack:
+        yield {url.text: stack.enter_context(open_live_cluster(url, pinned=True)) for url in urls}
+
+
+@contextmanager
+def chosen_source(
+    text: str,
+    options: SourceOptions,
+    ledgers_of: Callable[[TopicCatalogue, TopicName], Iterable[int]],
+    running: Mapping[str, LedgerSource],
+) -> Iterator[LedgerSource]:
+    """Yield the source of a URL: one of the running clusters, which stays open, or one that is opened here.
+
+    Args and errors are those of :func:`open_chosen`; ``running`` has those of :func:`running_clusters`.
+    """
+    if text in running:
+        yield running[text]
+        return
+    with open_chosen(text, options, ledgers_of) as source:
+        yield source
 
 
 def open_chosen(

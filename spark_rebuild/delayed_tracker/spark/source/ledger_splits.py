@@ -7,8 +7,9 @@ listing.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from heapq import heapreplace
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -49,6 +50,56 @@ def ranges_of(topic: str, ledger: Ledger, part_bytes: int) -> Iterator[LedgerRan
     bounds = [*starts.tolist(), count]
     for first, end in itertools.pairwise(bounds):
         yield LedgerRange(topic, ledger, first, end - 1, max(1, size_bytes * (end - first) // count))
+
+
+@runtime_checkable
+class MeteredLedger(Protocol):
+    """Ledger of a source that may limit the rate at which it is read."""
+
+    @property
+    def is_metered(self) -> bool:
+        """True if there is a limit."""
+
+    def for_one_of(self, reader_count: int) -> Ledger:
+        """Return the ledger for one of several processes that divide the rate equally among them."""
+
+
+def shared_out(
+    ranges: Sequence[LedgerRange], part_bytes: int, tasks_at_once: int | None
+) -> list[tuple[LedgerRange, ...]]:
+    """Return the ranges in parts, with the rate of a limited source divided among the parts that read it.
+
+    Args:
+        ranges: of all ledgers.
+        part_bytes: approximate bytes of a part of a source without a limit.
+        tasks_at_once: most parts that read a source with a limit; None for parts of ``part_bytes``.
+    """
+    metered = [entries for entries in ranges if _is_metered(entries.ledger)]
+    parts = list(packed([entries for entries in ranges if not _is_metered(entries.ledger)], part_bytes))
+    limited = list(packed(metered, part_bytes))
+    if tasks_at_once is not None and len(limited) > tasks_at_once:
+        limited = _balanced(metered, tasks_at_once)
+    return [*parts, *(tuple(_slowed(entries, len(limited)) for entries in part) for part in limited)]
+
+
+def _is_metered(ledger: Ledger) -> bool:
+    return isinstance(ledger, MeteredLedger) and ledger.is_metered
+
+
+def _slowed(entries: LedgerRange, reader_count: int) -> LedgerRange:
+    assert isinstance(entries.ledger, MeteredLedger)
+    return replace(entries, ledger=entries.ledger.for_one_of(reader_count))
+
+
+def _balanced(ranges: Sequence[LedgerRange], part_count: int) -> list[tuple[LedgerRange, ...]]:
+    """Return the ranges in so many parts of about the same size: the largest first, each to the smallest part."""
+    parts: list[list[LedgerRange]] = [[] for _ in range(part_count)]
+    sizes = [(0, number) for number in range(part_count)]
+    for entries in sorted(ranges, key=lambda entries: -entries.size_bytes):
+        size_bytes, number = sizes[0]
+        parts[number].append(entries)
+        heapreplace(sizes, (size_bytes + entries.size_bytes, number))
+    return [tuple(part) for part in parts if part]
 
 
 class HasSize(Protocol):

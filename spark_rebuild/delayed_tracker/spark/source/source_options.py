@@ -16,6 +16,7 @@ from delayed_tracker.ledger.topic_name import TopicName
 _C = TypeVar("_C", bound=Enum)
 _PARTITION_BYTES: Final = 1 << 27
 _BYTES_MAX: Final = (1 << 40) - 1
+_TASKS_MAX: Final = 100_000
 
 
 class KeptEntries(Enum):
@@ -58,6 +59,12 @@ OPTIONS: Final = (
         "pushFilters", "no", "`yes` applies conditions of the query while reading; for a data frame that one query uses"
     ),
     Option("partitionBytes", str(_PARTITION_BYTES), "stored bytes that one task reads, about"),
+    Option(
+        "tasksAtOnce",
+        "",
+        "tasks that read a running cluster with `maxBytesPerSecond`, at most; each takes an equal share of the rate. By "
+        "default, every partition is a task of its own and takes one",
+    ),
 )
 
 
@@ -73,6 +80,8 @@ class SourceOptions:
     kept: KeptEntries
     push_filters: PushFilters
     partition_bytes: int
+    tasks_at_once: int | None = None
+    """Most tasks that read a cluster whose URL limits the rate; None for as many as there are partitions."""
 
     def chosen(self, topics: Sequence[str]) -> list[str]:
         """Return the chosen ones of the given topics; a topic that was named need not be among them."""
@@ -115,6 +124,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         kept=choice("entries", values["entries"], KeptEntries),
         push_filters=choice("pushFilters", values["pushFilters"], PushFilters),
         partition_bytes=positive_bytes("partitionBytes", values["partitionBytes"]),
+        tasks_at_once=_task_count(values["tasksAtOnce"]) if values["tasksAtOnce"] else None,
     )
 
 
@@ -142,6 +152,13 @@ def option_values(known: Sequence[Option], given: Mapping[str, str]) -> dict[str
 def _completed(text: str, metadata: str, open_ledgers: str) -> str:
     """Return the URL with the values of other options for the parameters that it lacks."""
     url = parse_source_url(text)
+    if url.scheme == "bookkeeper+zk":
+        # The cluster has its own metadata, and its brokers may write: nothing is left to choose.
+        if open_ledgers and choice("openLedgers", open_ledgers, OpenLedgers) is OpenLedgers.RECOVERED:
+            remedy = f"{text} is a running cluster, which is read up to the last confirmed entries; leave it out"
+            raise InvalidInput("openLedgers", open_ledgers, remedy)
+        require_source(text)
+        return text
     added = {}
     if metadata and url.scheme != "ledger":
         added["metadata"] = metadata
@@ -165,6 +182,12 @@ def choice(name: str, value: str, choices: type[_C]) -> _C:
         if one.value == value.lower():
             return one
     raise InvalidInput(name, value, f"give {' or '.join(one.value for one in choices)}")
+
+
+def _task_count(value: str) -> int:
+    if not value.isascii() or not value.isdigit() or not 0 < int(value[:9]) <= _TASKS_MAX:
+        raise InvalidInput("tasksAtOnce", value, f"give a number of tasks from 1 to {_TASKS_MAX}")
+    return int(value)
 
 
 def positive_bytes(name: str, value: str) -> int:

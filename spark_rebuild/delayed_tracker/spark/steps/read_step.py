@@ -5,6 +5,7 @@ and bad entries are few; they stay rows that Spark can join and sort.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -18,8 +19,11 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from delayed_tracker.core.values.columns import BoolArray
 from delayed_tracker.ledger.errors import ErrorPolicy
+from delayed_tracker.ledger.topic.topic_log import LedgerSource
 from delayed_tracker.ledger.topic.transactions import ABORT_MARKER, COMMIT_MARKER, TransactionOutcome
 from delayed_tracker.spark import schema
+from delayed_tracker.spark.source.entry_filter import Range
+from delayed_tracker.spark.source.ledger_plan import plan_parts
 from delayed_tracker.spark.source.ledger_reader import PulsarLedgerReader
 from delayed_tracker.spark.source.source_options import SourceOptions
 from delayed_tracker.spark.steps.arrow_columns import numbers
@@ -62,19 +66,25 @@ _READ: Final = (schema.TOPIC, *_OF_TRANSACTIONS[1:])
 _READ_BAD: Final = (schema.ENTRY_COUNT, schema.ERROR)
 
 
-def read_kept(session: SparkSession, options: SourceOptions, topics: Mapping[str, int]) -> DataFrame:
+def read_kept(
+    session: SparkSession,
+    options: SourceOptions,
+    topics: Mapping[str, int],
+    running: Mapping[str, LedgerSource] = MappingProxyType({}),
+) -> DataFrame:
     """Return the data frame of all rows that a job needs.
 
     Args:
         session: its tasks read.
         options: the ledgers and their sources; only delayed entries are kept.
         topics: the number of each topic.
+        running: clusters that are open, by URL.
     Returns: :data:`KEPT_SCHEMA`; one partition for each part. Nothing is read yet.
     Raises: as the data source when it plans.
     """
     names = (*_READ, *_READ_BAD) if options.on_error is ErrorPolicy.SKIP else _READ
     reader = PulsarLedgerReader(options, schema.entry_columns(*names))
-    parts = session.sparkContext.broadcast(list(reader.partitions()))
+    parts = session.sparkContext.broadcast(plan_parts(options, Range(), running))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known: list[InputPartition] = parts.value

@@ -17,7 +17,9 @@ from delayed_tracker.spark.commit.commit import CommitTarget
 from delayed_tracker.spark.plan.acceptance import Acceptance
 from delayed_tracker.spark.plan.scope import Scope, read_scope
 from delayed_tracker.spark.plan.subscribers import Subscribers
+from delayed_tracker.spark.runtime.task_slots import task_slots
 from delayed_tracker.spark.settings import RebuildSettings
+from delayed_tracker.spark.source.chosen_source import running_clusters
 from delayed_tracker.spark.source.source_options import KeptEntries, parse_options
 from delayed_tracker.spark.steps.counting import LedgerTally, count_outcomes, tallies_of
 from delayed_tracker.spark.steps.read_step import read_kept, settled_rows
@@ -91,14 +93,16 @@ def reading(
         with stages.of("look"):
             if target is not None:
                 stack.enter_context(target)
-            scope = read_scope(settings)
+            options = replace(parse_options(settings.source), kept=KeptEntries.DELAYED)
+            options = replace(options, tasks_at_once=options.tasks_at_once or task_slots(session))
+            running = stack.enter_context(running_clusters(options))
+            scope = read_scope(settings, running)
             subscribers = scope.subscribers
             if target is not None:
                 target.begin([subscriber.key for subscriber in subscribers.all])
         numbers = {topic: number for number, topic in enumerate(subscribers.by_topic())}
         with stages.of("read"):
-            options = replace(parse_options(settings.source), kept=KeptEntries.DELAYED)
-            kept = read_kept(session, options, numbers).persist(_KEPT)
+            kept = read_kept(session, options, numbers, running).persist(_KEPT)
             stack.callback(kept.unpersist)
             facts = _facts(kept, has_bad=options.on_error is ErrorPolicy.SKIP)
         rows = settled_rows(kept, has_transactions=facts.has_transactions)

@@ -22,7 +22,7 @@ Source = Annotated[
         envvar=SOURCE_VARIABLE,
         callback=sources_given,
         help="Where the ledgers are, as the driver and all workers see it: bookkeeper+file:DIR[,DIR...]?metadata=DUMP, "
-        "offload+mapfile:DIR, offload+blob:URL, ledger:DIR. May be repeated: each ledger is read from the first source "
+        "bookkeeper+zk:HOST:PORT,HOST:PORT/ROOT?maxBytesPerSecond=N (a running cluster), offload+mapfile:DIR, offload+blob:URL, ledger:DIR. May be repeated: each ledger is read from the first source "
         "that has all of it.",
         metavar="URL",
     ),

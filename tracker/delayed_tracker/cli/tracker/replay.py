@@ -1,4 +1,4 @@
-"""Command ``delayed-tracker replay``: adds a topic's delayed messages from a bookie's disk to a running service."""
+"""Command ``delayed-tracker replay``: adds a topic's delayed messages from bookies to a running service."""
 
 import asyncio
 import enum
@@ -18,6 +18,7 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.source import PendingReport, open_bookie_disk
+from delayed_tracker.ledger.source_url import open_live_cluster, require_source
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 
 BAD_ENTRIES_SHOWN = 20
@@ -80,8 +81,18 @@ class Reconciliation:
 
 def replay(
     *,
+    topic: Topic,
+    subscription: Subscription,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            help="A running cluster, bookkeeper+zk:HOST:PORT,HOST:PORT/ROOT; or give --bookie and --metadata.",
+            metavar="URL",
+        ),
+    ] = None,
     bookie: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Option(
             "--bookie",
             help="Directory with a bookie's entry logs; repeat it for several.",
@@ -89,26 +100,28 @@ def replay(
             exists=True,
             file_okay=False,
         ),
-    ],
+    ] = None,
     metadata: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--metadata",
             help="Dump of the metadata store, one JSON node a line, or zk:HOST:PORT,HOST:PORT/ROOT.",
             metavar="DUMP",
             callback=reject_tilde_path,
         ),
-    ],
-    topic: Topic,
-    subscription: Subscription,
+    ] = None,
     ignore_acks: Annotated[
         bool,
         typer.Option("--ignore-acks", help="Offer acknowledged messages too, as a new subscription would see them."),
     ] = False,
     open_ledgers: Annotated[
-        OpenLedgersOption,
-        typer.Option("--open-ledgers", help="live: a writer may be alive; recovered: the disks are of a dead cluster."),
-    ] = OpenLedgersOption.RECOVERED,
+        OpenLedgersOption | None,
+        typer.Option(
+            "--open-ledgers",
+            help="live: a writer may be alive; recovered: the disks are of a dead cluster. By default, recovered for disks; "
+            "a running cluster is always read live.",
+        ),
+    ] = None,
     on_error: Annotated[
         OnErrorOption, typer.Option("--on-error", help="What to do with entries that cannot be read.")
     ] = OnErrorOption.FAIL,
@@ -129,17 +142,28 @@ def replay(
 
     Example: delayed-tracker replay --bookie ledgers/current --metadata metadata.jsonl
     --topic persistent://lab/main/delayed --subscription workers
+
+    Example: delayed-tracker replay --source bookkeeper+zk:zk1:2181 --topic persistent://lab/main/delayed
+    --subscription workers
     """
     instant_ms = None if rebase_at is None else parse_instant("--rebase-at", rebase_at)
-    report = read_pending(
-        bookie,
-        metadata,
-        topic,
-        subscription,
-        ignore_acks=ignore_acks,
-        open_ledgers=OpenLedgers(open_ledgers.value),
-        on_error=ErrorPolicy(on_error.value),
-    )
+    policy = ErrorPolicy(on_error.value)
+    if source is not None:
+        _require_alone(source, bookie=bookie, metadata=metadata, open_ledgers=open_ledgers)
+        report = read_pending_of_cluster(source, topic, subscription, ignore_acks=ignore_acks, on_error=policy)
+    elif bookie and metadata is not None:
+        report = read_pending(
+            bookie,
+            metadata,
+            topic,
+            subscription,
+            ignore_acks=ignore_acks,
+            open_ledgers=OpenLedgers((open_ledgers or OpenLedgersOption.RECOVERED).value),
+            on_error=policy,
+        )
+    else:
+        missing = "--metadata" if bookie else "--bookie"
+        raise InvalidInput(missing, "", "give --bookie and --metadata, or --source bookkeeper+zk:HOST:PORT")
     mark_delete = None if report.mark_delete == BEFORE_ALL else Position(*report.mark_delete)
     outcome, shift_ms = asyncio.run(
         _offer(server, report.topic, subscription, report.indexes, mark_delete=mark_delete, instant_ms=instant_ms)
@@ -192,6 +216,33 @@ def read_pending(
             remedy = "give a dump of the metadata store that can be read, or zk:HOST:PORT"
             raise InvalidInput("--metadata", file, f"{error.strerror}: {remedy}") from error
         raise InvalidInput("file", file, f"{error.strerror}: give files that can be read") from error
+
+
+def read_pending_of_cluster(
+    source: str, topic: str, subscription: str, *, ignore_acks: bool, on_error: ErrorPolicy = ErrorPolicy.FAIL
+) -> PendingReport:
+    """Return the delayed messages that one subscription has not delivered, from a running cluster; shows progress.
+
+    Raises:
+        LedgerError: metadata are damaged, or lack the topic or the subscription; or ZooKeeper does not answer.
+        InvalidInput: the URL is not that of a running cluster.
+    """
+    url = require_source(source)
+    if url.scheme != "bookkeeper+zk":
+        raise InvalidInput("--source", source, "give bookkeeper+zk:HOST:PORT; other places by --bookie and --metadata")
+    with open_live_cluster(url) as cluster, progress("reading entries", "entries") as read:
+        return cluster.pending(topic, subscription, ignore_acks=ignore_acks, on_error=on_error, progress=read)
+
+
+def _require_alone(
+    source: str, *, bookie: list[Path] | None, metadata: str | None, open_ledgers: OpenLedgersOption | None
+) -> None:
+    """Refuse options that a running cluster has no use for. Raises InvalidInput."""
+    if bookie or metadata is not None:
+        raise InvalidInput("--source", source, "give it, or --bookie and --metadata, not both")
+    if open_ledgers is OpenLedgersOption.RECOVERED:
+        remedy = "a running cluster is read up to the last confirmed entries; leave it out"
+        raise InvalidInput("--open-ledgers", open_ledgers.value, remedy)
 
 
 def reconcile(

@@ -48,6 +48,11 @@ class LiveLedger:
         """Read the same range in pieces of about 4 MB."""
         return scan_ledger(self.client, self.stored, first, last)
 
+    @property
+    def is_metered(self) -> bool:
+        """True if the source limits the rate."""
+        return self.client.address.bytes_per_second_max is not None
+
     def for_one_of(self, reader_count: int) -> "LiveLedger":
         """Return the ledger for one of several processes that divide the source's rate equally among them."""
         address = self.client.address.share(reader_count)

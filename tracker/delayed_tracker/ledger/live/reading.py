@@ -29,9 +29,8 @@ _ENTRY_OVERHEAD_BYTES: Final = 100
 """Bytes of a reply besides the payload, about; the throttle counts them."""
 _SHORTEST_WAIT_S: Final = 0.01
 """Waits of the throttle are put together up to this time, as timers are not finer."""
-_ATTEMPTS: Final = 6
 _PATIENCE_S: Final = 30.0
-"""Seconds that one scan waits in all for bookies that fail. After that each entry is asked for once."""
+"""Seconds that one scan waits in all for bookies that fail, and 10 more at most. After that, each entry is asked for once."""
 _HOPELESS: Final = 32
 """Consecutive entries that bookies fail to give, after which the rest of the range is not asked for."""
 DELETED: Final = "the ledger was deleted after its metadata were read: the topic was trimmed, or deleted"
@@ -124,9 +123,7 @@ class _Scan:
 
     async def _next_entry(self, bookkeeper: BookKeeper) -> Entry | BadEntry:
         """Return the next entry, or what is bad from there on."""
-        attempt = 0
         while True:
-            attempt += 1
             if self._reader is not None and self._next > self._reader.last_confirmed:
                 return self._bad(_DROPPED, self._last - self._next + 1)
             try:
@@ -138,7 +135,7 @@ class _Scan:
                 return self._bad(DELETED if gone else error.message, self._last - self._next + 1)
             except (LedgerUnreadable, ZooKeeperUnavailable) as error:
                 self._entries = None
-                if attempt < _ATTEMPTS and self._patience_s > 0:
+                if self._patience_s > 0:
                     await self._back_off()
                     continue
                 return self._unreadable(error.message)

@@ -12,6 +12,7 @@ from typing import Protocol, Self, runtime_checkable
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import BadEntry, TopicNotFound
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, LedgerSource, TopicLog, TopicParts
+from delayed_tracker.ledger.topic.topic_reader import TopicReader
 
 
 @runtime_checkable
@@ -31,6 +32,14 @@ class ListingSource(Protocol):
 
     def unclaimed(self) -> Sequence[BadEntry]:
         """Return what was found and may belong to any topic, because a reader of all topics may lack these entries."""
+
+
+@runtime_checkable
+class CursorSource(Protocol):
+    """Source that has the ledgers of cursors, too."""
+
+    def topic_reader(self) -> TopicReader:
+        """Return a reader of topics and cursors, as of one moment."""
 
 
 def unclaimed_of(source: LedgerSource) -> Sequence[BadEntry]:

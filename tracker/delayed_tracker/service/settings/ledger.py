@@ -15,7 +15,7 @@ class LedgerSettings(Section):
         "ledgerSourceUrl",
         Group.LEDGER,
         "Ledgers that LedgerService and getMessageIdByIndex read: bookkeeper+file:DIRECTORY?metadata=DUMP, "
-        "ledger:DIRECTORY, offload+mapfile:DIRECTORY or offload+blob:URL; of several, divided by spaces, each ledger is "
+        "bookkeeper+zk:HOST:PORT (a running cluster), ledger:DIRECTORY, offload+mapfile:DIRECTORY or offload+blob:URL; of several, divided by spaces, each ledger is "
         "read from the first that has all of it. Empty: they refuse every call.",
     )
     message_id_by_index_mode: str = setting(
