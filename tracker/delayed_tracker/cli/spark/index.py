@@ -37,6 +37,7 @@ from delayed_tracker.spark.jobs.message_index import (
     index_messages,
     write_parquet,
 )
+from delayed_tracker.spark.runtime.task_slots import task_slots
 
 _WRITE_FAILED: Final = "[TASK_WRITE_FAILED]"
 _FILE_SYSTEMS: Final = ("java.io.", "java.net.", "java.nio.", "org.apache.hadoop.")
@@ -105,6 +106,7 @@ def index_command(
         report,
     ):
         stages = StageTimer(report)
+        options["tasksAtOnce"] = str(task_slots(session))
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         try:
             require_place(session, output)

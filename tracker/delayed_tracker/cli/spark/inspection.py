@@ -36,6 +36,7 @@ from delayed_tracker.spark.jobs.statistics import (
     count_deadlines,
     describe_topics,
 )
+from delayed_tracker.spark.runtime.task_slots import task_slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def inspect_command(
         report,
     ):
         stages = StageTimer(report)
+        options["tasksAtOnce"] = str(task_slots(session))
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
         with stages.of("describe"):
             topics = describe_topics(entries, now_ms=from_ms)
