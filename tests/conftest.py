@@ -51,6 +51,7 @@ ONE_PROCESS = {
     "jvm/": "Java",
     "bookkeeper/": "BookKeeper",
     "ledger/live/": "BookKeeper",
+    "cluster/": "BookKeeper",
     "pulsar/": "Pulsar",
     "snapshot_storage/shared/bookkeeper/test_footprint.py": "BookKeeper",
     "snapshot_storage/shared/bookkeeper/test_real_cluster.py": "BookKeeper",

@@ -35,13 +35,14 @@ from delayed_tracker.ledger.metadata.cursor import CursorState
 from delayed_tracker.ledger.metadata.managed_ledger import parse_managed_ledger
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadata
+from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound
 from delayed_tracker.storage.maintenance.checking import StoredSnapshotReader
 from delayed_tracker.storage.maintenance.claiming import Attempt, Claimed, claim_tracker
 from delayed_tracker.storage.maintenance.entry_digest import EntryDigest
 from delayed_tracker.storage.maintenance.opening import WholeStorage
 from delayed_tracker.storage.maintenance.verification import Verdict, batch_end, verify_snapshot
-from delayed_tracker.storage.maintenance.working import Retries, for_each
+from delayed_tracker.storage.maintenance.working import Retries
 from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, LogMark, SnapshotStore
 from delayed_tracker.storage.publication import Claim, FixedClaim, Publication, catalogue_entry
 from delayed_tracker.storage.summary import encode_summary

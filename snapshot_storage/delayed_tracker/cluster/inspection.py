@@ -24,9 +24,10 @@ from delayed_tracker.cluster.cursor_node import BucketProperty
 from delayed_tracker.cluster.listing import BucketLedger, ClusterListing, SubscriptionNode
 from delayed_tracker.cluster.snapshot_ledger import SnapshotLedger
 from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
 from delayed_tracker.storage.maintenance.verification import Verdict, verify_segments
-from delayed_tracker.storage.maintenance.working import Progress, for_each
+from delayed_tracker.storage.maintenance.working import Progress
 
 BUCKETS_AT_ONCE: Final = 4
 """Snapshots that are read at a time. Each has one read in memory: 50,000 indexes or one segment."""

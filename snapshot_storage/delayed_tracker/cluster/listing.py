@@ -22,7 +22,8 @@ from delayed_tracker.cluster.errors import ClusterNodeInvalid, TooManyBucketLedg
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
 from delayed_tracker.ledger.topic_name import TopicName, decode_name, encode_name
-from delayed_tracker.storage.maintenance.working import Progress, for_each
+from delayed_tracker.storage.concurrent import for_each
+from delayed_tracker.storage.maintenance.working import Progress
 
 BUCKET_LEDGERS_MAX: Final = 200_000
 """Bucket ledgers that one listing keeps, at 1 kB each."""
