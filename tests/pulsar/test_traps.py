@@ -13,7 +13,7 @@ from delayed_tracker.cluster.errors import TopicLoaded
 from delayed_tracker.cluster.switch import require_not_loaded, write_cursor
 from delayed_tracker.ledger.topic_name import TopicName
 from tests.pulsar.commands import Ran, run_tracker
-from tests.pulsar.servers.broker import HOUR_MS, Broker, now_ms
+from tests.pulsar.servers.broker import BUCKET_PROPERTY, HOUR_MS, Broker, now_ms
 from tests.pulsar.servers.java_clients import PulsarFailed
 from tests.pulsar.topics import FELL_BACK, RECOVERED, Topic, fill, subscribed, wait_attached
 
@@ -82,7 +82,11 @@ def test_a_loaded_topic_is_refused(broker: Broker, topic: Topic, tmp_path: Path)
 
 def test_a_property_without_its_ledger(broker: Broker, topic: Topic):
     """A missing ledger breaks recovery and unsubscribing, until repair removes its property."""
+    # A broker reads a ledger that it has written as long as it runs, whatever became of its metadata.
+    broker.clients.disconnect()
+    broker.stop()
     broker.delete_ledger(next(iter(broker.buckets(topic.name, NAME).values())))
+    broker.start()
     before = broker.log_size()
     with subscribed(broker, [topic], [NAME], acknowledge=False) as consumers:
         wait_attached(broker, topic, NAME)
@@ -103,15 +107,18 @@ def test_a_property_without_its_ledger(broker: Broker, topic: Topic):
 
 def test_ranges_that_share_a_ledger(broker: Broker, topic: Topic):
     """Two ranges that overlap are found, and repair leaves one of them, from which the broker recovers."""
-    (first, ledger_id), *_ = sorted(
-        broker.buckets(topic.name, NAME).items(), key=lambda item: int(item[0].split("_")[1])
-    )
-    prefix, start, end = first.rsplit("_", 2)
-    broker.set_bucket(topic.name, NAME, f"{prefix}_{start}_{int(end) + 1_000_000}", ledger_id)
+    buckets = broker.buckets(topic.name, NAME)
+    one, other, *_ = sorted(buckets, key=lambda name: int(name.split("_")[1]))
+    # As if the second had the first one's ledgers, too.
+    broker.set_bucket(topic.name, NAME, other, None)
+    start, end = one.split("_")[1], other.split("_")[2]
+    broker.set_bucket(topic.name, NAME, f"{BUCKET_PROPERTY}{start}_{end}", buckets[other])
 
-    inspected(broker, topic, status=1)
-    assert repaired(broker, topic).status == 0
+    assert "ranges overlap" in faults(inspected(broker, topic, status=1))
+    ran = repaired(broker, topic)
+    assert ran.status == 0, ran.out
     inspected(broker, topic, status=0)
+    assert len(broker.buckets(topic.name, NAME)) == len(buckets) - 1
     before = broker.log_size()
     with subscribed(broker, [topic], [NAME], acknowledge=False):
         wait_attached(broker, topic, NAME)
