@@ -8,36 +8,31 @@ A process that is killed leaves the old buckets or the new ones, and ledgers wit
 finds and ``pulsar repair`` deletes. What a bucket lacks the broker replays, as always.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from delayed_tracker.bookkeeper.errors import BookKeeperError, DigestMismatch, EntryMissing
-from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound, RequestTooLarge
+from delayed_tracker.bookkeeper.errors import BookKeeperError
+from delayed_tracker.bookkeeper.metadata.errors import RequestTooLarge
 from delayed_tracker.cluster.address import Cluster
 from delayed_tracker.cluster.bucket_ledger import (
     bucket_metadata,
     create_bucket_ledger,
     delete_bucket_ledger,
-    is_bucket_of,
     ledger_form,
-    read_bucket_ledger,
 )
-from delayed_tracker.cluster.change_record import ChangeRecord
+from delayed_tracker.cluster.bucket_switch import (
+    CursorSwitches,
+    PublicationOptions,
+    PublishedSubscription,
+    delete_old_ledgers,
+)
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.cursor_state import read_cursor_state
-from delayed_tracker.cluster.errors import ClusterError, ClusterNodeInvalid, CursorChanged, TopicLoaded, TopicTerminated
+from delayed_tracker.cluster.errors import ClusterError, ClusterNodeInvalid, TopicTerminated
 from delayed_tracker.cluster.ledger_ranges import LedgerRange, SourceBucket, plan_ranges, surviving_buckets
 from delayed_tracker.cluster.range_snapshot import SegmentLimits, entries_of, make_snapshots
-from delayed_tracker.cluster.switch import (
-    LOAD_S,
-    NodeWrite,
-    UnloadedTopic,
-    require_not_loaded,
-    wait_until_not_loaded,
-    write_cursor,
-)
+from delayed_tracker.cluster.switch import require_not_loaded
 from delayed_tracker.core.rules.recovery import RecoverableBucket
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits
@@ -70,41 +65,6 @@ class SubscriptionPlan:
     def index_count(self) -> int:
         """Positions in all ranges."""
         return sum(one.index_count for one in self.ranges)
-
-
-@dataclass(slots=True)
-class PublishedSubscription:
-    """Result for one subscription."""
-
-    topic: TopicName
-    subscription: str
-    index_count: int
-    buckets: tuple[BucketProperty, ...]
-    """The properties of the new ledgers."""
-    path: str = ""
-    """Node of the cursor."""
-    version: int = 0
-    """Version of the node that was replaced."""
-    deleted_ledgers: list[int] = field(default_factory=list)
-    """Ledgers of old properties that were deleted."""
-    left_ledgers: list[int] = field(default_factory=list)
-    """Ledgers of old properties that stay: they are of another subscription, or too damaged to be recorded."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublicationOptions:
-    """Ways of publishing."""
-
-    record: ChangeRecord | None = None
-    """Gets each change before it is made; None for no record."""
-    load_s: float = LOAD_S
-    """Longest time that a load of a topic takes."""
-    wait_s: float = 0.0
-    """Longest time to wait until no broker has the topics of a group loaded."""
-    report: Callable[[str], None] = lambda _: None
-    """Called with a sentence about each write of a node, and before a wait."""
-    at_point: Callable[[str], None] = lambda _: None
-    """Called with the name of a point that has been reached; tests stop there."""
 
 
 async def plan_subscription(
@@ -211,118 +171,6 @@ async def topic_ledgers(cluster: Cluster, topic: TopicName) -> ManagedLedger:
     if managed_ledger.terminated_at is not None:
         raise TopicTerminated(str(topic))
     return managed_ledger
-
-
-class CursorSwitches:
-    """Switches the cursors of some topics while no broker has them loaded; waits for that as long as the options say.
-
-    Args:
-        cluster: is connected.
-        topics: of the cursors; brokers are asked once for all of them.
-        options: ways of publishing.
-    """
-
-    def __init__(self, cluster: Cluster, topics: Sequence[TopicName], options: PublicationOptions) -> None:
-        self._cluster = cluster
-        self._topics = topics
-        self._options = options
-        self._until = time.monotonic() + options.wait_s
-        self._unloaded: dict[TopicName, UnloadedTopic] = {}
-
-    async def switch(
-        self, topic: TopicName, subscription: str, buckets: Sequence[BucketProperty]
-    ) -> tuple[NodeWrite | None, tuple[BucketProperty, ...]]:
-        """Replace all bucket properties of a cursor; return the write, and the properties that it had.
-
-        Raises:
-            TopicLoaded, TopicTerminated, BrokerUnavailable: as ``require_not_loaded``.
-            CursorChanged, SubscriptionNotFound, RequestTooLarge, ZooKeeperUnavailable: as ``write_cursor``.
-            BackupUnusable: the record cannot be written.
-        """
-        while True:
-            if topic not in self._unloaded:
-                # All of them the first time; then those that a broker has loaded meanwhile.
-                asked = [topic] if self._unloaded else self._topics
-                self._unloaded |= await wait_until_not_loaded(
-                    self._cluster,
-                    asked,
-                    until=self._until,
-                    load_s=self._options.load_s,
-                    report=self._options.report,
-                )
-                self._options.at_point("topics.checked")
-            try:
-                return await _switch_buckets(self._cluster, self._unloaded[topic], subscription, buckets, self._options)
-            except TopicLoaded:
-                del self._unloaded[topic]
-                if time.monotonic() >= self._until:
-                    raise
-
-
-async def _switch_buckets(
-    cluster: Cluster,
-    unloaded: UnloadedTopic,
-    subscription: str,
-    buckets: Sequence[BucketProperty],
-    options: PublicationOptions,
-) -> tuple[NodeWrite | None, tuple[BucketProperty, ...]]:
-    old: list[tuple[BucketProperty, ...]] = []
-
-    def change(node: CursorNode) -> CursorNode:
-        old[:] = [node.buckets]
-        return node.with_buckets(buckets)
-
-    def before(write: NodeWrite) -> None:
-        if options.record is not None:
-            options.record.cursor(write)
-        options.at_point("cursor.recorded")
-
-    # A repair that runs beside this takes new ledgers for orphans until the properties name them.
-    try:
-        also = [await cluster.client.unchanged(bucket.bucket_id) for bucket in buckets if bucket.bucket_id is not None]
-    except LedgerNotFound as error:
-        raise CursorChanged(
-            f"a new bucket ledger of cursor {subscription!r} of {unloaded.topic} was deleted ({error.message}); end the repair "
-            "that runs beside this, and run the command again"
-        ) from error
-    write = await write_cursor(cluster, unloaded, subscription, change, before=before, also=also)
-    if write is not None:
-        options.report(f"{write.path}: version {write.version} is now {write.version + 1}")
-    options.at_point("cursor.switched")
-    return write, old[0]
-
-
-async def delete_old_ledgers(
-    cluster: Cluster, result: PublishedSubscription, old: Sequence[BucketProperty], options: PublicationOptions
-) -> None:
-    """Delete the ledgers of properties that a cursor had, after they are recorded; note in the result which.
-
-    Raises:
-        BookKeeperError: what is left is found by ``pulsar repair``.
-        BackupUnusable: the record cannot be written.
-    """
-    kept = {bucket.bucket_id for bucket in result.buckets}
-    for ledger_id in dict.fromkeys(bucket.bucket_id for bucket in old):
-        if ledger_id is None or ledger_id in kept:
-            continue
-        try:
-            metadata = await cluster.client.metadata(ledger_id)
-        except LedgerNotFound:
-            continue
-        if not is_bucket_of(metadata, result.topic, result.subscription):
-            result.left_ledgers.append(ledger_id)
-            continue
-        if options.record is not None:
-            try:
-                await options.record.deleted(metadata, read_bucket_ledger(cluster, ledger_id))
-            except (EntryMissing, DigestMismatch):
-                result.left_ledgers.append(ledger_id)
-                continue
-        options.at_point("old.recorded")
-        await delete_bucket_ledger(cluster, ledger_id)
-        options.report(f"ledger {ledger_id}: deleted")
-        options.at_point("old.deleted")
-        result.deleted_ledgers.append(ledger_id)
 
 
 class _GroupWriter:
