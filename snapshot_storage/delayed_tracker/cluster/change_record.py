@@ -310,8 +310,8 @@ def _take(changes: RecordedChanges, places: "dict[int, array[int]]", fact: dict[
                 found,
             )
         case "adopted":
-            texts = [str(fact[name]) for name in ("storage", "topic", "subscription")]
-            changes.adopted.append(AdoptedTracker(*texts, int(fact["epoch"])))
+            storage, topic, subscription = (str(fact[name]) for name in ("storage", "topic", "subscription"))
+            changes.adopted.append(AdoptedTracker(storage, topic, subscription, int(fact["epoch"])))
         case "restored":
             changes.restored[int(fact["ledger"])] = int(fact["as"])
         case _:
