@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from delayed_tracker.bookkeeper.errors import EntryMissing
 from delayed_tracker.cluster.adopting import AdoptionOptions, BucketAdoption
 from delayed_tracker.cluster.cursor_node import BucketProperty
 from delayed_tracker.cluster.errors import CursorChanged
+from delayed_tracker.cluster.snapshot_ledger import SnapshotLedger
 from delayed_tracker.core.values.changes import Added
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import InvalidInput
@@ -200,6 +202,27 @@ async def test_buckets_that_brokers_replace_meanwhile(made: MadeCluster, target:
         await Endless(made.cluster, target, options).adopt(TOPIC, "s")
     assert (await target.snapshots.list(str(TOPIC), "s")).entries == ()
     assert await target.snapshots.list_bucket_snapshots(str(TOPIC), "s") == []
+
+
+async def test_a_bucket_that_vanishes_while_it_is_copied(made: MadeCluster, target: WholeStorage, monkeypatch):
+    """Nothing is published without it if brokers have replaced it; the next attempt adopts what took its place."""
+    one, two = [await made.bucket(indexes_of([ledger])) for ledger in (3, 4)]
+    merged = await made.bucket(indexes_of([3, 4]))
+    await made.cursor([one, two])
+    entries = SnapshotLedger.entries
+
+    async def vanishing(self, first, last):
+        if str(self.reader.ledger_id) != two.value:
+            return await entries(self, first, last)
+        await made.cursor([merged])
+        raise EntryMissing("gone")
+
+    monkeypatch.setattr(SnapshotLedger, "entries", vanishing)
+    adopted = await adoption(made, target).adopt(TOPIC, SUBSCRIPTION)
+    assert (adopted.bucket_count, adopted.left_out) == (1, [])
+    (entry,) = (await target.snapshots.list(*KEY)).entries
+    assert (entry.first, entry.last) == (Position(3, 0), Position(4, 7))
+    assert [each.bucket_id for each in await target.snapshots.list_bucket_snapshots(*KEY)] == [entry.bucket_id]
 
 
 async def test_a_run_that_ends_anywhere_leaves_nothing_half_done(made: MadeCluster, target: WholeStorage):

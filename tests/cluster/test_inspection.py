@@ -122,7 +122,7 @@ async def test_a_node_that_does_not_decode(made: MadeCluster):
 
 
 async def test_bookies_that_do_not_answer_are_no_damage(made: MadeCluster):
-    """What cannot be read now is told apart from what is lost."""
+    """A bucket that cannot be read now is told apart from what is lost."""
     named = await made.bucket(indexes_of([3]))
     await made.move_away(named)
     await made.cursor([named])

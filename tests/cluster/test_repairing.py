@@ -183,7 +183,7 @@ async def test_a_property_that_is_set_since_the_inspection(made: MadeCluster, ow
 
 
 async def test_a_cursor_that_was_changed_since_the_inspection(made: MadeCluster):
-    """What was added stays, and what is gone already is no error."""
+    """A bucket that was added stays, and one that is gone already is no error."""
     lost, gone = BucketProperty.of(3, 4, 2**40), BucketProperty.of(5, 6, 2**40 + 1)
     await made.cursor([lost, gone])
     plan = plan_repair(await inspect(made))

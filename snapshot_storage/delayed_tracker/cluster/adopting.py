@@ -98,7 +98,7 @@ class _Source:
 
 @dataclass(slots=True)
 class AdoptedSubscription:
-    """What is, or would be, adopted of one subscription."""
+    """Buckets of one subscription that are, or would be, adopted."""
 
     topic: TopicName
     subscription: str

@@ -77,7 +77,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is to be repaired."""
+    """Changes that repair what was found."""
 
     removals: list[Removal]
     """Those of one subscription follow each other."""

@@ -100,6 +100,21 @@ async def test_a_ledger_of_java_is_read(
 
 
 @pytest.mark.parametrize("layout", Layout)
+async def test_ids_of_all_ledgers_are_found(zookeeper: ZooKeeperServer, client: ZooKeeperClient, layout: Layout):
+    """In each layout, short and long ones; nodes that are no ledgers, and folders without ledgers, are none."""
+    root = f"/{uuid4()}"
+    zookeeper.make_tree(root, layout_value(layout))
+    store = await LedgerStore.open(client, root)
+    assert [ledger_id async for ledger_id in store.ids()] == []
+    wanted = {0, 9_999, 10_000, SHORT_IDS_END - 1} | ({SHORT_IDS_END, 2**62} if layout.takes_long_ids else set())
+    for ledger_id in wanted:
+        await store.create(new_ledger(ledger_id))
+    for other in ("12/3456", "12/3456/L78", "000/0000/0000", "underreplication/ledgers/00", "idgen/ID-0000000001"):
+        await client.ensure(f"{root}/{other}")
+    assert {ledger_id async for ledger_id in store.ids()} == wanted
+
+
+@pytest.mark.parametrize("layout", Layout)
 async def test_java_finds_our_ledgers_in_every_layout(
     cluster: Cluster, java_ledgers: JavaLedgers, client: ZooKeeperClient, layout: Layout
 ):
