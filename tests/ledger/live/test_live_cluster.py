@@ -155,8 +155,7 @@ def test_snapshots_of_buckets_are_read(topic: ClusterTopic):
 def test_the_compacted_ledger_is_found(topic: ClusterTopic):
     """The compaction cursor names it in its properties."""
     first = topic.add_ledger(messages(8))
-    assert_none = topic.open()
-    with assert_none as source:
+    with topic.open() as source:
         assert source.compacted_log(topic.name) is None
     kept = topic.add_ledger([b"kept"], of_topic=False)
     info = cursor_at(first, 7)
@@ -177,7 +176,7 @@ def test_a_trimmed_ledger_is_listed(topic: ClusterTopic):
         log = source.topic_log(topic.name)
         (bad,) = log.ledgers[1].read(0, 3).bad_entries
         assert (bad.ledger_id, bad.entry_id, bad.entry_count) == (gone, 0, 4)
-        assert "BookKeeper has no metadata of it" in bad.reason
+        assert "there are no BookKeeper metadata of it" in bad.reason
         assert source.topic_parts(topic.name).absent.keys() == {gone}
         with pytest.raises(EntriesUnreadable, match=str(gone)):
             source.pending(topic.name, "workers", ignore_acks=True)
@@ -188,7 +187,7 @@ def test_a_trimmed_ledger_is_listed(topic: ClusterTopic):
 
 
 def test_another_source_has_what_bookies_have_no_more(topic: ClusterTopic, tmp_path):
-    """A ledger that BookKeeper has no more is read from the next source."""
+    """A ledger that was deleted from the bookies is read from the next source."""
     first, moved = topic.add_ledger(messages(5)), topic.add_ledger(messages(4))
     topic.delete_ledger(moved)
     disk = DiskFiles(tmp_path)

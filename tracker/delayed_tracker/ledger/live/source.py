@@ -19,7 +19,9 @@ from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
 from delayed_tracker.ledger.topic.topic_reader import LedgerSpan, TopicReader
 
-_GONE: Final = "BookKeeper has no metadata of it: it was deleted, because the topic was trimmed or the ledger offloaded"
+_GONE: Final = (
+    "there are no BookKeeper metadata of it: it was deleted, because the topic was trimmed or the ledger offloaded"
+)
 _TIERED: Final = "give tiered storage as a further source"
 
 
