@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from delayed_tracker.cluster.address import ClusterAddress, connected
-from delayed_tracker.cluster.bucket_switch import PublicationOptions
 from delayed_tracker.cluster.change_record import ChangeRecord
-from delayed_tracker.cluster.publishing import plan_subscription, publish
+from delayed_tracker.cluster.publication.bucket_switch import PublicationOptions
+from delayed_tracker.cluster.publication.publishing import plan_subscription, publish
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.storage.maintenance.opening import opened_storage
 

@@ -67,7 +67,7 @@ def test_other_fields_and_the_compression_stay(codec):
     st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 2**63 - 1)), max_size=6),
 )
 def test_any_properties_are_replaced_by_any(before, after):
-    """What was written is what is read, and all else is the same message."""
+    """A written value is read, and all else is the same message."""
     old = {one.name: one for one in (BucketProperty.of(*row) for row in before)}
     new = {one.name: one for one in (BucketProperty.of(*row) for row in after)}
     node = CursorNode.decode(info(*old.values()).SerializeToString())

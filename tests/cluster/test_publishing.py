@@ -13,11 +13,11 @@ import pytest
 from delayed_tracker.bookkeeper.metadata.layout import Layout
 from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.cluster.bucket_ledger import read_bucket_ledger
-from delayed_tracker.cluster.bucket_switch import PublicationOptions
 from delayed_tracker.cluster.change_record import ChangeRecord, read_changes
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.errors import BackupInvalid, CursorChanged, TopicLoaded, TopicTerminated
-from delayed_tracker.cluster.publishing import plan_subscription, publish
+from delayed_tracker.cluster.publication.bucket_switch import PublicationOptions
+from delayed_tracker.cluster.publication.publishing import plan_subscription, publish
 from delayed_tracker.cluster.restoring import plan_restoration, restore
 from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
 from delayed_tracker.core.values.errors import InvalidInput

@@ -32,7 +32,7 @@ ENTRIES_READ: Final = "pulsar_ml_cache_pendingreads_entries_read_total"
 )
 @pytest.mark.timeout(1_800)
 def test_a_broker_recovers_what_was_rebuilt_from_its_bookies(broker: Broker, tmp_path: Path, count: int, delay_s: int):
-    """Everything is recovered from published buckets or replayed, and delivered once and in time, whenever it was sent."""
+    """Messages are recovered from published buckets or replayed, and delivered once and in time, whenever they were sent."""
     due = now_ms() + delay_s * 1_000
     topics = [Topic(broker.new_topic(name)) for name in ("orders", "two words, 50%2F50 & more", "compacted")]
     for topic in topics:

@@ -17,10 +17,12 @@ EXAMPLES = {"data", "tracker"}
 
 NOT_SETTINGS = {
     "deliverAtMs", "isNotNull", "onError", "openLedgers", "partitionBytes", "pushFilters", "topicsPattern",
-    "delayedDelivery", "isDelayedDelivery", "nettyMaxFrameSizeBytes",
+    "delayedDelivery", "isDelayedDelivery", "tasksAtOnce",
+    "maxMessageSize", "metadataStoreUrl", "msgDelayed", "nettyMaxFrameSizeBytes", "topicLoadTimeoutSeconds",
     "writeQuorum", "ackQuorum", "tlsCa", "tlsCertificate", "tlsKey", "tlsHostnameVerification",
+    "adminCa", "adminTokenFile", "frameBytesMax", "maxBytesPerSecond", "waitSeconds",
 }  # fmt: skip
-"""Options of the Spark data source, a setting of bookies, keys of URLs, and what the keys of settings begin with."""
+"""Options of the Spark data source, settings and statistics of brokers and bookies, keys of URLs, and what the keys of settings begin with."""
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 

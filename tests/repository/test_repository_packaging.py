@@ -89,7 +89,7 @@ def test_delayed_tracker_is_a_namespace_package(wheel: zipfile.ZipFile):
     assert [str(part / "__init__.py") for part in PARTS if (part / "__init__.py").exists()] == []
     packages = {name.split("/")[1] for name in wheel.namelist() if name.endswith("/__init__.py")}
     assert packages == {
-        "bookkeeper", "cli", "client", "core", "files", "ledger", "pulsar", "service", "snapshot", "spark", "storage",
+        "bookkeeper", "cli", "client", "cluster", "core", "files", "ledger", "pulsar", "service", "snapshot", "spark", "storage",
         "v1", "wire",
     }  # fmt: skip
 

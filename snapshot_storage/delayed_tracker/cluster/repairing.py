@@ -36,7 +36,7 @@ from delayed_tracker.cluster.errors import ClusterNodeInvalid, CursorChanged, To
 from delayed_tracker.cluster.inspection import Fault, InspectedBucket, InspectedSubscription, Inspection
 from delayed_tracker.cluster.listing import BucketLedger, ClusterListing
 from delayed_tracker.cluster.loaded_topics import LoadedTopics, ask_loaded_topics
-from delayed_tracker.cluster.publishing import topic_ledgers
+from delayed_tracker.cluster.publication.publishing import topic_ledgers
 from delayed_tracker.cluster.switch import LOAD_S, UnloadedTopic, require_not_loaded, write_cursor
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
 from delayed_tracker.ledger.topic_name import TopicName

@@ -97,7 +97,7 @@ def test_a_killed_broker_comes_back_at_once(broker: Broker):
 
 
 def test_refusals_name_their_reason(broker: Broker):
-    """What the broker or its client refuses is an exception with the reason."""
+    """A refusal of the broker or its client is an exception with the reason."""
     topic = broker.new_topic("terminated")
     broker.clients.produce(topic, [0])
     broker.admin.terminate(topic)

@@ -23,16 +23,16 @@ from delayed_tracker.cluster.bucket_ledger import (
     delete_bucket_ledger,
     ledger_form,
 )
-from delayed_tracker.cluster.bucket_switch import (
+from delayed_tracker.cluster.change_record import ChangeRecord
+from delayed_tracker.cluster.cursor_node import BucketProperty
+from delayed_tracker.cluster.errors import ClusterError
+from delayed_tracker.cluster.publication.bucket_switch import (
     CursorSwitches,
     PublicationOptions,
     PublishedSubscription,
     delete_old_ledgers,
 )
-from delayed_tracker.cluster.change_record import ChangeRecord
-from delayed_tracker.cluster.cursor_node import BucketProperty
-from delayed_tracker.cluster.errors import ClusterError
-from delayed_tracker.cluster.publishing import topic_ledgers
+from delayed_tracker.cluster.publication.publishing import topic_ledgers
 from delayed_tracker.cluster.switch import require_not_loaded
 from delayed_tracker.ledger.errors import LedgerError
 from delayed_tracker.ledger.topic_name import TopicName

@@ -32,9 +32,9 @@ from delayed_tracker.cli.terminal.output import (
     table,
 )
 from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
-from delayed_tracker.cluster.bucket_switch import PublicationOptions, PublishedSubscription
 from delayed_tracker.cluster.change_record import ChangeRecord
-from delayed_tracker.cluster.publishing import SubscriptionPlan, plan_subscription, publish
+from delayed_tracker.cluster.publication.bucket_switch import PublicationOptions, PublishedSubscription
+from delayed_tracker.cluster.publication.publishing import SubscriptionPlan, plan_subscription, publish
 from delayed_tracker.cluster.switch import require_not_loaded
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits

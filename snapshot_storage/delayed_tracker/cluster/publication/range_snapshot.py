@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from delayed_tracker.cluster.ledger_ranges import LedgerRange, SourceBucket, within
+from delayed_tracker.cluster.publication.ledger_ranges import LedgerRange, SourceBucket, within
 from delayed_tracker.core.rules.merge_streams import StreamMerge
 from delayed_tracker.core.rules.segment_cutter import WholeSegments
 from delayed_tracker.core.values.errors import InvalidInput

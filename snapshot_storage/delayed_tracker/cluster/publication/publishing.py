@@ -21,17 +21,17 @@ from delayed_tracker.cluster.bucket_ledger import (
     delete_bucket_ledger,
     ledger_form,
 )
-from delayed_tracker.cluster.bucket_switch import (
+from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
+from delayed_tracker.cluster.cursor_state import read_cursor_state
+from delayed_tracker.cluster.errors import ClusterError, ClusterNodeInvalid, TopicTerminated
+from delayed_tracker.cluster.publication.bucket_switch import (
     CursorSwitches,
     PublicationOptions,
     PublishedSubscription,
     delete_old_ledgers,
 )
-from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
-from delayed_tracker.cluster.cursor_state import read_cursor_state
-from delayed_tracker.cluster.errors import ClusterError, ClusterNodeInvalid, TopicTerminated
-from delayed_tracker.cluster.ledger_ranges import LedgerRange, SourceBucket, plan_ranges, surviving_buckets
-from delayed_tracker.cluster.range_snapshot import SegmentLimits, entries_of, make_snapshots
+from delayed_tracker.cluster.publication.ledger_ranges import LedgerRange, SourceBucket, plan_ranges, surviving_buckets
+from delayed_tracker.cluster.publication.range_snapshot import SegmentLimits, entries_of, make_snapshots
 from delayed_tracker.cluster.switch import require_not_loaded
 from delayed_tracker.core.rules.recovery import RecoverableBucket
 from delayed_tracker.core.values.errors import InvalidInput
