@@ -10,7 +10,7 @@ from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.storage.add_log import LogAppend
 from delayed_tracker.storage.add_log_registry import open_add_log
 from delayed_tracker.storage.registry import open_storage
-from tests.snapshot_storage.sqlite_files import ask
+from tests.snapshot_storage.sqlite.sqlite_files import ask
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from delayed_tracker.ledger.topic_name import TopicName
 
 
 class ToldTopics:
-    """What the broker answers; tests change it while it runs."""
+    """Answers of the broker; tests change them while it runs."""
 
     def __init__(self) -> None:
         self.loaded: set[TopicName] = set()

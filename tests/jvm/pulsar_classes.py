@@ -20,7 +20,7 @@ from xml.etree import ElementTree as ET
 
 POM: Final = Path(__file__).with_name("pom.xml")
 SERVERS_POM: Final = POM.parents[1] / "bookkeeper" / "servers" / "pom.xml"
-BROKER_POM: Final = POM.parents[1] / "pulsar" / "servers" / "pom.xml"
+BROKER_POM: Final = POM.parents[1] / "cluster" / "pulsar" / "servers" / "pom.xml"
 FETCH_TIMEOUT_S: Final = 300
 _JAVA_MIN: Final = 17
 """Java version that Pulsar's classes are compiled for."""

@@ -25,7 +25,7 @@ from tests.service.harness.shell import (
     running_service,
     settle,
 )
-from tests.snapshot_storage.sqlite_files import create, started
+from tests.snapshot_storage.sqlite.sqlite_files import create, started
 
 FAR_MS = 1_000_000
 

@@ -7,7 +7,7 @@ from delayed_tracker.storage.errors import SnapshotNotFound, StorageUnavailable
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage, open_faulty, parse_fault_plan
-from tests.snapshot_storage.sqlite_files import create, each
+from tests.snapshot_storage.sqlite.sqlite_files import create, each
 
 
 async def test_an_error_before_does_nothing_and_one_after_does_everything():

@@ -10,7 +10,7 @@ from delayed_tracker.storage.errors import SnapshotCorrupt, StorageInUse
 from delayed_tracker.storage.registry import open_storage, storage_schemes
 from delayed_tracker.storage.testing.contract import CONTRACT_CHECKS
 from tests.service.harness.shell import KEY, bucketful, make_registry
-from tests.snapshot_storage.sqlite_files import create
+from tests.snapshot_storage.sqlite.sqlite_files import create
 
 SHELF = Path(__file__).with_name("shelf")
 

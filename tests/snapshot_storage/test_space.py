@@ -14,7 +14,7 @@ from delayed_tracker.storage.protocol import ReportsSpace, StorageSpace
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage, parse_fault_plan
 from delayed_tracker.storage.testing.memory_objects import MemoryObjects
-from tests.snapshot_storage.sqlite_files import create
+from tests.snapshot_storage.sqlite.sqlite_files import create
 
 
 async def test_sqlite_counts_its_file_and_its_log(tmp_path):

@@ -25,7 +25,7 @@ Cursor = tuple[TopicName, str]
 
 @dataclass(frozen=True, slots=True)
 class CursorRestoration:
-    """What is taken back of one cursor."""
+    """Buckets of one cursor before and after the changes that are taken back."""
 
     topic: TopicName
     subscription: str

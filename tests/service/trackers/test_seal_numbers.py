@@ -23,7 +23,7 @@ from tests.service.harness.shell import (
     settle,
     until,
 )
-from tests.snapshot_storage.sqlite_files import make_format
+from tests.snapshot_storage.sqlite.sqlite_files import make_format
 
 SOON, LATER = 10_000, 990_000
 

@@ -14,7 +14,7 @@ from delayed_tracker.storage.sqlite.add_log import log_path_of
 from tests.repository.project_tree import ROOT
 from tests.snapshot_storage.add_log.log_files import started
 from tests.snapshot_storage.add_log.log_worker import CURSORS, TOPIC, WRITER, record_of
-from tests.snapshot_storage.sqlite_files import ask
+from tests.snapshot_storage.sqlite.sqlite_files import ask
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from delayed_tracker.storage.errors import LogBroken, StorageFormatUnsupported, 
 from delayed_tracker.storage.sqlite.add_log import open_sqlite_log
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from tests.snapshot_storage.add_log.log_files import append, part, records_of, started
-from tests.snapshot_storage.sqlite_files import ask
+from tests.snapshot_storage.sqlite.sqlite_files import ask
 
 MEBIBYTE = 1 << 20
 

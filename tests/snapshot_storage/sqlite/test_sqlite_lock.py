@@ -12,7 +12,7 @@ import pytest
 
 from delayed_tracker.storage.errors import StorageInUse, StorageUnavailable
 from delayed_tracker.storage.sqlite.storage import open_sqlite
-from tests.snapshot_storage.sqlite_files import create, started
+from tests.snapshot_storage.sqlite.sqlite_files import create, started
 
 HOLDER = textwrap.dedent(
     """

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.pulsar.servers.admin import wait_until
-from tests.pulsar.servers.broker import HOUR_MS, Broker, now_ms
-from tests.pulsar.servers.java_clients import PulsarFailed
+from tests.cluster.pulsar.servers.admin import wait_until
+from tests.cluster.pulsar.servers.broker import HOUR_MS, Broker, now_ms
+from tests.cluster.pulsar.servers.java_clients import PulsarFailed
 
 pytestmark = pytest.mark.long
 SUBSCRIPTION = "north/east + west"

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from tests.bookkeeper.servers.proxy import Proxy, running_proxy
-from tests.pulsar.commands import run_tracker
-from tests.pulsar.servers.broker import HOUR_MS, ROOT, Broker, now_ms
-from tests.pulsar.topics import FELL_BACK, RECOVERED, Topic, fill, subscribed, wait_attached
+from tests.cluster.pulsar.commands import run_tracker
+from tests.cluster.pulsar.servers.broker import HOUR_MS, ROOT, Broker, now_ms
+from tests.cluster.pulsar.topics import FELL_BACK, RECOVERED, Topic, fill, subscribed, wait_attached
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(3_600)]
 NAME: Final = "worker"

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.pulsar.servers.admin import wait_until
-from tests.pulsar.servers.broker import Broker
-from tests.pulsar.servers.java_clients import Consumer, MessageId
+from tests.cluster.pulsar.servers.admin import wait_until
+from tests.cluster.pulsar.servers.broker import Broker
+from tests.cluster.pulsar.servers.java_clients import Consumer, MessageId
 
 SUBSCRIPTIONS: Final = ("worker", "north/east + west")
 BATCH_COUNT: Final = 20

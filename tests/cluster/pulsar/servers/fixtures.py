@@ -10,9 +10,9 @@ from contextlib import ExitStack
 import pytest
 
 from tests.bookkeeper.servers.cluster import Cluster
+from tests.cluster.pulsar.servers.broker import Broker
+from tests.cluster.pulsar.servers.java_clients import running_java_clients
 from tests.jvm.pulsar_classes import FETCH_TIMEOUT_S, NoPulsarClasses
-from tests.pulsar.servers.broker import Broker
-from tests.pulsar.servers.java_clients import running_java_clients
 
 _DOWNLOADS: int = 3
 """Sets of jars that the first test may wait for."""

@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 
 from tests.bookkeeper.servers.cluster import Cluster
-from tests.pulsar.commands import run_spark_rebuild
-from tests.pulsar.servers.broker import HOUR_MS, Broker, now_ms
-from tests.pulsar.servers.java_clients import Consumer, Flow
-from tests.pulsar.topics import Topic, fill
+from tests.cluster.pulsar.commands import run_spark_rebuild
+from tests.cluster.pulsar.servers.broker import HOUR_MS, Broker, now_ms
+from tests.cluster.pulsar.servers.java_clients import Consumer, Flow
+from tests.cluster.pulsar.topics import Topic, fill
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1_800)]
 PER_SECOND: Final = 200

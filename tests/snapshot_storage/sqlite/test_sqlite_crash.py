@@ -14,7 +14,7 @@ from delayed_tracker.storage.protocol import CatalogueState
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from tests.repository.project_tree import ROOT
 from tests.snapshot_storage.crash_worker import TOPIC, catalogue_of, entries_of
-from tests.snapshot_storage.sqlite_files import ask, started
+from tests.snapshot_storage.sqlite.sqlite_files import ask, started
 
 NUMBERS_PER_RUN = 1_000_000
 CHUNK_BYTES = 20_000

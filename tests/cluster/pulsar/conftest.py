@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bookkeeper.servers.fixtures import cluster, zookeeper
-from tests.pulsar.servers.fixtures import allow_downloads, broker
+from tests.cluster.pulsar.servers.fixtures import allow_downloads, broker
 
 __all__ = ["broker", "cluster", "zookeeper"]
 

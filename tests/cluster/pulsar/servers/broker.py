@@ -1,6 +1,6 @@
 """Starts a real broker of Pulsar beside the ZooKeeper and the bookies of ``tests.bookkeeper.servers``.
 
-A test asks for the fixture ``broker`` (:mod:`tests.pulsar.servers.fixtures`) and has::
+A test asks for the fixture ``broker`` (:mod:`tests.cluster.pulsar.servers.fixtures`) and has::
 
     broker.url                              # bookkeeper+zk:127.0.0.1:2181/pulsar, for our commands
     topic = broker.new_topic("orders")      # persistent://public/default/orders-1, not created yet
@@ -25,9 +25,9 @@ from delayed_tracker.ledger.metadata.managed_ledger import parse_cursor
 from delayed_tracker.ledger.topic_name import TopicName, encode_name
 from tests.bookkeeper.servers.cluster import Cluster, ServerNotReady
 from tests.bookkeeper.servers.java_process import JVM_OPTIONS, JavaProcess, free_port
+from tests.cluster.pulsar.servers.admin import Admin, wait_until
+from tests.cluster.pulsar.servers.java_clients import BrokerClients, JavaClients
 from tests.jvm.pulsar_classes import BROKER_POM, class_path, find_java
-from tests.pulsar.servers.admin import Admin, wait_until
-from tests.pulsar.servers.java_clients import BrokerClients, JavaClients
 
 HOUR_MS: Final = 3_600_000
 BUCKET_PROPERTY: Final = "#pulsar.internal.delayed.bucket_"

@@ -13,10 +13,19 @@ from delayed_tracker.cluster.bucket_ledger import read_bucket_ledger
 from delayed_tracker.storage.codec.codec import decode_metadata
 from delayed_tracker.storage.maintenance.opening import opened_storage
 from delayed_tracker.storage.protocol import SnapshotStore
-from tests.pulsar.commands import run_spark_rebuild, run_tracker
-from tests.pulsar.servers.admin import wait_until
-from tests.pulsar.servers.broker import HOUR_MS, ROOT, Broker, now_ms
-from tests.pulsar.topics import FELL_BACK, RECOVERED, SUBSCRIPTIONS, Topic, fill, subscribed, unload, wait_attached
+from tests.cluster.pulsar.commands import run_spark_rebuild, run_tracker
+from tests.cluster.pulsar.servers.admin import wait_until
+from tests.cluster.pulsar.servers.broker import HOUR_MS, ROOT, Broker, now_ms
+from tests.cluster.pulsar.topics import (
+    FELL_BACK,
+    RECOVERED,
+    SUBSCRIPTIONS,
+    Topic,
+    fill,
+    subscribed,
+    unload,
+    wait_attached,
+)
 
 TICK_MS: Final = 1_000
 """Delayed messages are delivered a tick early at most."""

@@ -12,10 +12,10 @@ from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.errors import TopicLoaded
 from delayed_tracker.cluster.switch import require_not_loaded, write_cursor
 from delayed_tracker.ledger.topic_name import TopicName
-from tests.pulsar.commands import Ran, run_tracker
-from tests.pulsar.servers.broker import BUCKET_PROPERTY, HOUR_MS, Broker, now_ms
-from tests.pulsar.servers.java_clients import PulsarFailed
-from tests.pulsar.topics import FELL_BACK, RECOVERED, Topic, fill, subscribed, wait_attached
+from tests.cluster.pulsar.commands import Ran, run_tracker
+from tests.cluster.pulsar.servers.broker import BUCKET_PROPERTY, HOUR_MS, Broker, now_ms
+from tests.cluster.pulsar.servers.java_clients import PulsarFailed
+from tests.cluster.pulsar.topics import FELL_BACK, RECOVERED, Topic, fill, subscribed, wait_attached
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 NAME = "worker"

@@ -22,7 +22,7 @@ from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES
 from delayed_tracker.storage.sqlite.schema import SNAPSHOTS_SCHEMA
 from delayed_tracker.storage.sqlite.storage import SqliteStorage, open_sqlite
 from delayed_tracker.storage.summary import decode_summary
-from tests.snapshot_storage.sqlite_files import ask, create, each, make_format, started
+from tests.snapshot_storage.sqlite.sqlite_files import ask, create, each, make_format, started
 
 OPEN = """
 import asyncio, sys
