@@ -24,9 +24,9 @@ from delayed_tracker.storage.sqlite.backup import backup_storage
 from delayed_tracker.storage.sqlite.compact import compact_storage
 from delayed_tracker.storage.sqlite.restore import restore_storage
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
-from tests.snapshot_storage import sqlite_files
 from tests.snapshot_storage.add_log import log_files
 from tests.snapshot_storage.add_log.log_files import append, part, records_of
+from tests.snapshot_storage.sqlite import sqlite_files
 from tests.snapshot_storage.sqlite.sqlite_files import ask, create, make_format
 
 ENTRY = CatalogueEntry(1, Position(1, 0), Position(1, 9), b"summary", seal_number=1)
