@@ -11,6 +11,7 @@ from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
+from delayed_tracker.ledger.live import client as live_client
 from delayed_tracker.ledger.source_url import open_live_cluster, parse_source_url
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tests.bookkeeper.servers.cluster import MAX_FRAME_BYTES, ZooKeeperServer
@@ -48,6 +49,11 @@ class ClusterTopic:
     def __exit__(self, *_: object) -> None:
         self.run(self._client.__aexit__(None, None, None))
         self._runner.close()
+        # Ledgers of parts share connections that live as long as their process. ZooKeeper's threads draw from ``random``,
+        # which Hypothesis refuses in the tests after these.
+        for client in live_client._SHARED.values():
+            client.close()
+        live_client._SHARED.clear()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
