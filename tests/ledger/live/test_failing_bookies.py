@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 PAYLOADS = [b"%d" % number * 100 for number in range(60)]
 
 
+@pytest.mark.long
 def test_a_killed_bookie_is_read_around(cluster: Cluster):
     """Each entry has another copy. When the last one is away too, entries are listed as bad, and come back with it."""
     bookies = cluster.require(3)[:2]

@@ -143,6 +143,7 @@ def test_there_is_nothing_to_choose_about_open_ledgers(topic: ClusterTopic):
             options_of(topic, tasksAtOnce=count)
 
 
+@pytest.mark.long
 def test_a_rebuild_is_that_of_the_disks(spark: SparkSession, topic: ClusterTopic, tmp_path: Path):
     """The buckets of a running cluster, read by tasks that share a rate, equal those of disks with the same entries.
 
