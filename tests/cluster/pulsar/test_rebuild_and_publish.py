@@ -35,7 +35,7 @@ ENTRIES_READ: Final = "pulsar_ml_cache_pendingreads_entries_read_total"
 @pytest.mark.parametrize(
     ("count", "delay_s"),
     [
-        pytest.param(6_000, 240, marks=pytest.mark.long),
+        pytest.param(6_000, 240, marks=pytest.mark.deep),
         pytest.param(50_000, 600, marks=pytest.mark.deep),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_broker_recovers_what_was_rebuilt_from_its_bookies(broker: Broker, tmp
                 assert Counter(message.id for message in received) == topic.expected(name)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(900)
 def test_a_rebuild_that_publishes_itself(broker: Broker, tmp_path: Path):
     """Spark's tasks write the buckets of a topic that no broker has loaded; one that is loaded is refused, and harmless."""

@@ -17,7 +17,7 @@ from tests.cluster.pulsar.servers.broker import BUCKET_PROPERTY, HOUR_MS, Broker
 from tests.cluster.pulsar.servers.java_clients import PulsarFailed
 from tests.cluster.pulsar.topics import FELL_BACK, RECOVERED, Topic, fill, subscribed, wait_attached
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(900)]
 NAME = "worker"
 RACES = 50
 
