@@ -121,6 +121,18 @@ async def test_of_ranges_that_share_a_ledger_those_with_the_most_messages_stay(m
     assert (await inspect(made)).is_sound
 
 
+async def test_of_two_properties_of_one_ledger_that_of_its_own_range_stays(made: MadeCluster):
+    """The ledger stays with it, and nothing is left to repair."""
+    narrow = await made.bucket(indexes_of([3, 5]))
+    wide = BucketProperty.of(2, 5, narrow.bucket_id or 0)
+    await made.cursor([narrow, wide])
+    done = await mend(made)
+    assert ([removal.property for removal in done.removed], done.left) == ([wide], [])
+    assert await properties(made) == {narrow}
+    assert await exists(made, narrow)
+    assert (await inspect(made)).is_sound
+
+
 async def test_topics_that_a_broker_has_loaded_are_left_alone(made: MadeCluster, broker: ToldTopics):
     """Neither their cursors nor their ledgers are touched; those of other topics are repaired."""
     lost = BucketProperty.of(3, 4, 2**40)

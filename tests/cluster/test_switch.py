@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import re
+import shlex
 
 import pytest
 
@@ -92,6 +94,13 @@ async def test_a_loaded_topic_is_refused_with_the_command_that_unloads_it(topic,
     with pytest.raises(TopicLoaded, match=f"is loaded by {told.url}; .* `pulsar-admin topics unload {TOPIC}`"):
         await switch(topic)
     assert await buckets(topic) == (BucketProperty.of(1, 1, 50),)
+
+
+def test_the_command_that_unloads_takes_any_name():
+    """A name with spaces and quotes is one word to a shell."""
+    command = re.search("`(.*)`", TopicLoaded("persistent://t/ns/it's two words", "http://b").message)
+    assert command is not None
+    assert shlex.split(command[1])[-1] == "persistent://t/ns/it's two words"
 
 
 async def test_a_load_between_check_and_write_is_refused(topic):

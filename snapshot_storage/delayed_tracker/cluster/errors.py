@@ -1,5 +1,7 @@
 """Errors of inspecting and changing a live cluster, one class for each reaction of the caller."""
 
+import shlex
+
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
 
@@ -16,8 +18,8 @@ class TopicLoaded(ClusterError):
 
     def __init__(self, topic: str, broker: str) -> None:
         super().__init__(
-            f"{topic} is loaded by {broker}; disconnect its clients, run `pulsar-admin topics unload {topic}`, and run the "
-            "command again",
+            f"{topic} is loaded by {broker}; disconnect its clients, run `pulsar-admin topics unload {shlex.quote(topic)}`, and "
+            "run the command again",
             metadata={"topic": topic, "broker": broker},
         )
         self.topic = topic

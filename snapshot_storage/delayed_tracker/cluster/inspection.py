@@ -84,6 +84,8 @@ class InspectedBucket:
     first_deadline_ms: int | None = None
     """None if there are no messages, or the metadata does not decode."""
     last_deadline_ms: int | None = None
+    has_own_key: bool = False
+    """True if the ledger's metadata names the same range as the property, as a broker writes both."""
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, fault: Fault, text: str) -> None:
@@ -223,8 +225,10 @@ class BucketInspector:
             return
         try:
             reader = await self._client.open(named.bucket_id)
-            if not _is_own(bucket, owner, BucketLedger.of(reader.metadata)):
+            ledger = BucketLedger.of(reader.metadata)
+            if not _is_own(bucket, owner, ledger):
                 return
+            bucket.has_own_key = ledger is not None and ledger.bucket_key == named.name
             if not reader.metadata.closed:
                 bucket.add(Fault.NOT_CLOSED, "Its writer has not closed the ledger.")
             await self._verify(bucket, named.ledgers, SnapshotLedger(reader, now_ms=self._now_ms))

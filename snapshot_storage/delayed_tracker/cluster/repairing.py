@@ -14,7 +14,7 @@ A subscription whose node does not decode, and buckets whose bookies do not answ
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -128,7 +128,10 @@ class RepairOptions:
 
 
 def plan_repair(found: Inspection) -> RepairPlan:
-    """Choose what is removed and deleted. Of ranges that share a ledger, those with the most messages stay."""
+    """Choose what is removed and deleted.
+
+    Of ranges that share a ledger, those with the most messages stay; of equal ones, that which the ledger's metadata names.
+    """
     plan = RepairPlan([], [each for each in found.orphans if each.owner is not None], [])
     for each in found.subscriptions:
         topic, name = str(each.topic), each.subscription
@@ -162,7 +165,7 @@ def _removals(found: InspectedSubscription) -> list[Removal]:
         # It is not known which of the ranges that share a ledger has more.
         return removals
     kept: list[tuple[int, int]] = []
-    for bucket in sorted(others, key=lambda bucket: (-bucket.message_count, bucket.property.name)):
+    for bucket in sorted(others, key=_preference):
         ledgers = bucket.property.ledgers
         assert ledgers is not None, "a malformed property is harmful"
         if any(first <= ledgers[1] and ledgers[0] <= last for first, last in kept):
@@ -170,6 +173,11 @@ def _removals(found: InspectedSubscription) -> list[Removal]:
         else:
             kept.append(ledgers)
     return removals
+
+
+def _preference(bucket: InspectedBucket) -> tuple[int, bool, str]:
+    """Return the key by which buckets that may stay are sorted, the best first."""
+    return -bucket.message_count, not bucket.has_own_key, bucket.property.name
 
 
 async def repair(cluster: Cluster, plan: RepairPlan, options: RepairOptions | None = None) -> Repaired:
@@ -208,9 +216,14 @@ class _Repair:
                 await self._remove(unloaded[topic], subscription, removals)
             self._step()
         self._options.at_point("properties.removed")
-        doomed = await self._ledgers_of(self._result.removed)
-        self._total += len(doomed)
-        await self._delete_all([*doomed, *self._plan.orphans])
+        if self._result.removed or self._plan.orphans:
+            named = await self._named_ledgers()
+            # A ledger that another property names as well is still in use.
+            doomed = [
+                ledger for ledger in await self._ledgers_of(self._result.removed) if ledger.ledger_id not in named
+            ]
+            self._total += len(doomed)
+            await self._delete_all([*doomed, *self._plan.orphans], named)
         return self._result
 
     def _step(self) -> None:
@@ -298,11 +311,15 @@ class _Repair:
                 found[bucket_id] = ledger
         return list(found.values())
 
-    async def _delete_all(self, ledgers: Sequence[BucketLedger]) -> None:
-        """Delete ledgers to which no property points, of topics that are not loaded."""
+    async def _delete_all(self, ledgers: Sequence[BucketLedger], named: Collection[int]) -> None:
+        """Delete ledgers to which no property points, of topics that are not loaded.
+
+        Args:
+            ledgers: whose metadata said that they are buckets'.
+            named: ids of the ledgers of all properties, read a moment ago.
+        """
         if not ledgers:
             return
-        named = await self._named_ledgers()
         nodes = {ledger.ledger_id: await self._nodes_of(ledger) for ledger in ledgers}
         loaded = await ask_loaded_topics(self._cluster)
         for ledger in ledgers:

@@ -64,10 +64,11 @@ def test_a_broker_recovers_what_was_rebuilt_from_its_bookies(broker: Broker, tmp
     ran = run_tracker("pulsar", "publish", "--from", storage, "--to", broker.url, *settings, "--yes", "--json")
     assert ran.status == 0, ran.err
 
-    adopted = f"sqlite:{tmp_path / 'adopted.db'}"
+    adopted, published = f"sqlite:{tmp_path / 'adopted.db'}", 0
     for topic in topics:
         ran = run_tracker("pulsar", "inspect", broker.url, "--topic", topic.name, "--json")
         assert ran.status == 0, ran.out
+        published += ran.document["message_count"]
         ran = run_tracker("pulsar", "adopt", "--from", broker.url, "--to", adopted, "--topic", topic.name, "--yes")
         assert ran.status == 0, ran.err
         asyncio.run(assert_adopted(broker, adopted, topic))
@@ -82,14 +83,14 @@ def test_a_broker_recovers_what_was_rebuilt_from_its_bookies(broker: Broker, tmp
         recovered = [
             int(found[1]) for line in broker.log_lines(RECOVERED, before) if (found := re.search(RECOVERED, line))
         ]
-        published = sum(len(topic.expected(name)) for topic in topics for name in SUBSCRIPTIONS)
         print(
             f"\na replay of {topics[0].name} reads {replayed:g}; {read_at_load:g} read at load; recovered: {recovered}"
         )
         assert len(recovered) == len(topics) * len(SUBSCRIPTIONS)
         # Later the broker deletes buckets that it has drained, all at once, and is in its own way with that.
         assert broker.log_lines(f"BadVersion|{FELL_BACK}", before) == []
-        assert sum(recovered) + read_at_load >= published
+        # What is not in buckets is replayed. Two subscriptions share the cache, so that reads do not add up to that.
+        assert sum(recovered) == published
         assert read_at_load < replayed * len(topics) / 2
 
         for topic in topics:

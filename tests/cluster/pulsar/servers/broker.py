@@ -81,7 +81,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "delayedDeliveryMinIndexCountPerBucket": "50",
     "delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds": "300",
     "delayedDeliveryMaxIndexesPerBucketSnapshotSegment": "100",
-    "delayedDeliveryMaxNumBuckets": "10",
+    # Each ledger of a topic, once it is full, has a bucket of its own.
+    "delayedDeliveryMaxNumBuckets": "-1",
 }
 """Settings of the broker, as in broker.conf; the ports and the address of the metadata come on top."""
 
