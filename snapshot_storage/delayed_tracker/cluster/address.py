@@ -20,23 +20,25 @@ from urllib.parse import parse_qsl, urlencode
 
 from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.metadata.zookeeper import Node
+from delayed_tracker.bookkeeper.tls import TLS_KEYS
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
+from delayed_tracker.ledger.live.address import SCHEME as SOURCE_SCHEME
+from delayed_tracker.ledger.live.address import parse_place, refuse_other_store
 from delayed_tracker.ledger.topic_name import TopicName, encode_name
 from delayed_tracker.storage.bookkeeper.connecting import client_of
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 
-SCHEME: Final = "bookkeeper+zk:"
+SCHEME: Final = f"{SOURCE_SCHEME}:"
 JOB_SCHEME: Final = "pulsar:zk://"
 ADMINS_MAX: Final = 1_000
 """Brokers that an address may name."""
 _INSTANCE_BYTES_MAX: Final = 256
 _QUORUMS: Final = ("ensemble", "writeQuorum", "ackQuorum")
-_TLS: Final = ("tls", "tlsCa", "tlsCertificate", "tlsKey", "tlsHostnameVerification")
 _ADMIN: Final = ("admin", "adminTokenFile", "adminCa")
 _WAIT: Final = "waitSeconds"
 _BACKUP: Final = "backup"
-_KEYS: Final = (*_QUORUMS, "digest", *_ADMIN, _WAIT, *_TLS)
+_KEYS: Final = (*_QUORUMS, "digest", *_ADMIN, _WAIT, *TLS_KEYS)
 WAIT_S_MAX: Final = 86_400
 
 
@@ -75,12 +77,9 @@ class ClusterAddress:
         """
         rest = _rest(text, field)
         place, _, query = rest.partition("?")
-        hosts, _, path = place.partition("/")
-        names = [name for name in path.strip("/").split("/") if path.strip("/")]
-        if not hosts or "#" in text or "@" in hosts or not all(names) or any(name in (".", "..") for name in names):
-            raise InvalidInput(
-                field, text, f"write {SCHEME}HOST:PORT[,HOST:PORT][/ROOT], without user, #, and empty parts"
-            )
+        if "#" in text:
+            raise InvalidInput(field, text, f"write {SCHEME}HOST:PORT[,HOST:PORT][/ROOT], without #")
+        hosts, root = parse_place(field, text, place)
         # A plus stands for itself, as in the URLs of sources.
         pairs = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
         given = dict(pairs)
@@ -92,7 +91,6 @@ class ClusterAddress:
             raise InvalidInput(field, text, "give each option once, as option=value, divided by &")
         if 0 < sum(key in given for key in _QUORUMS) < len(_QUORUMS):
             raise InvalidInput(field, text, f"give {', '.join(_QUORUMS)} together, or none of them")
-        root = "".join(f"/{name}" for name in names)
         passed = urlencode({key: value for key, value in given.items() if key not in (*_ADMIN, _WAIT, _BACKUP)})
         try:
             connection = BookKeeperUrl.parse(f"zk://{hosts}{root}/ledgers?{passed}")
@@ -244,12 +242,6 @@ def _rest(text: str, field: str) -> str:
     for scheme in (SCHEME, JOB_SCHEME):
         if text.startswith(scheme):
             return text.removeprefix(scheme)
-    prefix = text.partition(":")[0]
-    store = prefix.removeprefix("bookkeeper+") if prefix.startswith("bookkeeper+") else ""
-    if prefix == "pulsar":
-        store = text.removeprefix("pulsar:").partition(":")[0]
-    if store and store not in ("file", "zk"):
-        raise InvalidInput(
-            field, text, f"the metadata store {store!r} is not supported, only ZooKeeper: {SCHEME}HOST:PORT[/ROOT]"
-        )
+    prefix, _, rest = text.partition(":")
+    refuse_other_store(text, f"bookkeeper+{rest.partition(':')[0]}" if prefix == "pulsar" else prefix, field)
     raise InvalidInput(field, text, f"write the address of a live cluster: {SCHEME}HOST:PORT[,HOST:PORT][/ROOT]")

@@ -26,7 +26,7 @@ def client_of(url: BookKeeperUrl) -> BookKeeper:
         url.zookeeper,
         ledgers=url.ledgers,
         settings=ClientSettings(tls=url.bookie_tls()),
-        zookeeper_tls=url.zookeeper_tls(),
+        zookeeper_tls=url.tls.of_zookeeper(),
     )
 
 

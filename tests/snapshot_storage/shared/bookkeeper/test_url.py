@@ -13,7 +13,7 @@ def test_the_defaults_are_pulsars():
     assert (url.zookeeper, url.ledgers, url.root) == ("zk1:2181,zk2:2181", "/ledgers", "/delayed-tracker")
     assert (url.ensemble, url.write_quorum, url.ack_quorum) == (2, 2, 2)
     assert url.digest is DigestType.CRC32C
-    assert url.zookeeper_tls() is None
+    assert url.tls.of_zookeeper() is None
     assert url.bookie_tls() is None
 
 
@@ -26,7 +26,7 @@ def test_each_key_counts():
     assert (url.ledgers, url.root) == ("/pulsar/ledgers", "/a/b")
     assert (url.ensemble, url.write_quorum, url.ack_quorum) == (5, 3, 2)
     assert url.digest is DigestType.HMAC
-    tls = url.zookeeper_tls()
+    tls = url.tls.of_zookeeper()
     assert tls is not None
     assert (tls.ca, tls.certificate, tls.key, tls.check_hostname) == ("/ca.pem", "/own.pem", "/own.key", False)
     assert url.bookie_tls() is None

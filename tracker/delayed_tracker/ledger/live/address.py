@@ -1,13 +1,18 @@
 """Address of a running cluster, and the options of reading it: ``bookkeeper+zk:HOST:PORT[,HOST:PORT...][/ROOT][?...]``.
 
 ROOT is the root of the cluster's metadata store: topics are below ROOT/managed-ledgers, BookKeeper below ROOT/ledgers.
+
+    maxBytesPerSecond   bytes of entries that all readers of the address together read in a second; 1,024 to 2**40
+    frameBytesMax       most bytes of a reply of a bookie
+    tls, tlsCa, tlsCertificate, tlsKey, tlsHostnameVerification   see :mod:`delayed_tracker.bookkeeper.tls`
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
+from delayed_tracker.bookkeeper.tls import TLS_KEYS, ClusterTls
 from delayed_tracker.core.values.errors import InvalidInput
 
 SCHEME: Final = "bookkeeper+zk"
@@ -16,7 +21,7 @@ FRAME_BYTES_MAX: Final = 5_253_120 + 64 * 1024
 of a reply."""
 _RATE: Final = "maxBytesPerSecond"
 _FRAME: Final = "frameBytesMax"
-OPTIONS: Final = (_RATE, _FRAME)
+OPTIONS: Final = (_RATE, _FRAME, *TLS_KEYS)
 _RANGES: Final = {_RATE: (1_024, 2**40), _FRAME: (2**16, 2**31 - 1)}
 _PLACE: Final = re.compile(r"(?P<hosts>[^/]+)(?P<root>(/[^/]+)*)/?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^\s:@\[\]]+):(?P<port>[0-9]{1,5})")
@@ -38,6 +43,7 @@ class ClusterAddress:
     """Bytes of entries that all readers of this address together may read in a second; None for no limit."""
     frame_bytes_max: int = FRAME_BYTES_MAX
     """Most bytes of a reply of a bookie."""
+    tls: ClusterTls = field(default_factory=ClusterTls)
 
     @classmethod
     def parse(cls, text: str, place: str, options: Mapping[str, str]) -> Self:
@@ -50,17 +56,14 @@ class ClusterAddress:
         Raises:
             InvalidInput: the place has no addresses, or an option is out of range.
         """
-        parts = _PLACE.fullmatch(place)
-        if parts is None or not all(map(_is_host, parts["hosts"].split(","))):
-            raise InvalidInput("source", text, f"give {SCHEME}:HOST:PORT, several divided by commas, and /ROOT if any")
-        if {".", ".."}.intersection(parts["root"].split("/")):
-            raise InvalidInput("source", text, "give the root as the path of a node, without . and ..")
+        hosts, root = parse_place("source", text, place)
         return cls(
             text,
-            parts["hosts"],
-            parts["root"],
+            hosts,
+            root,
             _number(text, options, _RATE),
             _number(text, options, _FRAME) or FRAME_BYTES_MAX,
+            ClusterTls.parse("source", text, options),
         )
 
     @property
@@ -75,7 +78,25 @@ class ClusterAddress:
         return replace(self, bytes_per_second_max=max(1, self.bytes_per_second_max // reader_count))
 
 
-def refuse_other_store(text: str, scheme: str) -> None:
+def parse_place(field: str, text: str, place: str) -> tuple[str, str]:
+    """Return the addresses of ZooKeeper, divided by commas, and the root: empty, or a path without a slash at its end.
+
+    Args:
+        field: of the URL, for messages.
+        text: the URL, for messages.
+        place: ``HOST:PORT[,HOST:PORT][/ROOT]``.
+    Raises:
+        InvalidInput: it has no addresses, or the root is not the path of a node.
+    """
+    parts = _PLACE.fullmatch(place)
+    if parts is None or not all(map(_is_host, parts["hosts"].split(","))):
+        raise InvalidInput(field, text, f"give {SCHEME}:HOST:PORT, several divided by commas, and /ROOT if any")
+    if {".", ".."}.intersection(parts["root"].split("/")):
+        raise InvalidInput(field, text, "give the root as the path of a node, without . and ..")
+    return parts["hosts"], parts["root"]
+
+
+def refuse_other_store(text: str, scheme: str, field: str = "source") -> None:
     """Refuse a scheme that names a metadata store other than ZooKeeper, by the name of the store.
 
     Raises:
@@ -84,9 +105,9 @@ def refuse_other_store(text: str, scheme: str) -> None:
     found = _OTHER_STORE.fullmatch(scheme)
     if found is not None:
         raise InvalidInput(
-            "source",
+            field,
             text,
-            f"a cluster whose metadata store is {found['store']} cannot be read; only ZooKeeper can: {SCHEME}:HOST:PORT",
+            f"the metadata store {found['store']!r} is not supported, only ZooKeeper: {SCHEME}:HOST:PORT[/ROOT]",
         )
 
 

@@ -108,8 +108,14 @@ class ClusterClient:
             frame_bytes_max=self.address.frame_bytes_max,
             in_flight_bytes_max=max(_IN_FLIGHT_BYTES, self.address.frame_bytes_max),
             pending_bytes_max=max(_IN_FLIGHT_BYTES, self.address.frame_bytes_max),
+            tls=self.address.tls.of_bookies("source", self.address.text),
         )
-        client = BookKeeper(self.address.hosts, ledgers=self.address.ledgers, settings=settings)
+        client = BookKeeper(
+            self.address.hosts,
+            ledgers=self.address.ledgers,
+            settings=settings,
+            zookeeper_tls=self.address.tls.of_zookeeper(),
+        )
         return await client.__aenter__()
 
 
