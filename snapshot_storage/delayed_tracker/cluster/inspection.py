@@ -43,7 +43,7 @@ class Fault(enum.Enum):
     PROPERTY_INVALID = "property invalid"
     """Key or value of a property is malformed: the broker gives up all buckets of the subscription."""
     LEDGER_MISSING = "ledger missing"
-    """A property points to no ledger: the subscription falls back to memory, and cannot be unsubscribed."""
+    """A property points to no ledger: the subscription falls back to memory, and cannot be deleted while it has no consumer."""
     NOT_A_BUCKET = "not a bucket"
     """A property points to a ledger whose metadata does not say that it is a bucket's."""
     ANOTHER_OWNER = "another owner"
