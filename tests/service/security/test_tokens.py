@@ -94,7 +94,19 @@ def test_several_keys():
         signed_with(pem(rsa_key())),
         token(key=rsa_key(), algorithm="RS256", headers={"crit": ["exotic"], "exotic": True}),
     ],
-    ids=["none", "None", "list", "missing", "other key", "RS512", "PS256", "ES256", "HS256 with DER", "HS256 with PEM", "crit"],
+    ids=[
+        "none",
+        "None",
+        "list",
+        "missing",
+        "other key",
+        "RS512",
+        "PS256",
+        "ES256",
+        "HS256 with DER",
+        "HS256 with PEM",
+        "crit",
+    ],
 )
 def test_forged_tokens(forged):
     """The algorithm is that of the settings, whatever the token says, and an unknown `crit` is refused."""
@@ -165,7 +177,9 @@ def test_claims_of_the_wrong_type(claims):
     assert found.expires_at_ms <= 2**53
 
 
-@pytest.mark.parametrize("text", ["", ".", "..", "a.b.c", "\ud800.x.y", "é.é.é", "." * 1_000, "x" * (TOKEN_BYTES_MAX + 1)])
+@pytest.mark.parametrize(
+    "text", ["", ".", "..", "a.b.c", "\ud800.x.y", "é.é.é", "." * 1_000, "x" * (TOKEN_BYTES_MAX + 1)]
+)
 def test_text_that_is_no_token(text):
     """Malformed text is refused, and not repeated."""
     with pytest.raises(Unauthenticated) as refused:

@@ -152,6 +152,7 @@ class TrackerServer:
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.trackers.close)
             caps = self._connection_caps(open_count=0)
+            self._guard = await Guard.load(self.settings.security, self.trackers.clock)
             # gRPC cannot release an address before it has served. Until the storage is open, a plain socket holds the
             # address.
             held, grpc_address = await listen("grpcListenAddress", self.settings.server.grpc_address)
@@ -165,7 +166,6 @@ class TrackerServer:
                 cluster=self.settings.telemetry.cluster_name,
                 names=Names(self.settings.telemetry.metrics_names),
             )
-            self._guard = await Guard.load(self.settings.security, self.trackers.clock)
             admin = message_id_routes(self.ledgers, _guarded(self._admin_hooks))
             app = build_app(self.health, metrics, *admin, guard=self._guard)
             limits = HttpLimits(caps.http, self.settings.server.http_client_timeout_ms)
