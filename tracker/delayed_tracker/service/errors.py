@@ -209,3 +209,36 @@ class AnswerTooLarge(ServiceError):
             f"the answer would have more than {limit} {field}; ask for less in one call",
             metadata={"field": field, "limit": str(limit)},
         )
+
+
+class Unauthenticated(ServiceError):
+    """The call has no valid credential. Give a token, or connect with a client certificate, and try again.
+
+    Args:
+        fault: the fault of the credential, without the credential itself.
+        principal: role of a credential that was valid before; empty if the caller is unknown.
+    """
+
+    reason = "UNAUTHENTICATED"
+
+    def __init__(self, fault: str, *, principal: str = "") -> None:
+        super().__init__(
+            f"{fault}; send a valid token as `authorization: Bearer TOKEN`, or connect with a client certificate",
+            metadata={"principal": shortened(principal)} if principal else None,
+        )
+
+
+class PermissionDenied(ServiceError):
+    """The principal may not take this action on this topic. Ask an operator for a rule that grants it."""
+
+    reason = "PERMISSION_DENIED"
+
+    def __init__(self, principal: str, action: str, *, topic: str = "", subscription: str = "") -> None:
+        place = f" on topic {shortened(topic)!r}" if topic else ""
+        place += f", subscription {shortened(subscription)!r}" if subscription else ""
+        super().__init__(
+            f"principal {shortened(principal)!r} may not {action}{place}; ask an operator for a rule that grants it",
+            metadata={"principal": shortened(principal), "action": action, "topic": shortened(topic)},
+        )
+        self.action = action
+        self.topic = topic

@@ -31,6 +31,7 @@ from delayed_tracker.service.grpc.methods import serve_ledgers, serve_tracker
 from delayed_tracker.service.grpc.reflection import Reflection
 from delayed_tracker.service.grpc.servicer import TrackerServicer
 from delayed_tracker.service.grpc.standard_methods import serve_health, serve_reflection
+from delayed_tracker.service.http.access import GuardedTopics
 from delayed_tracker.service.http.connections import HttpLimits
 from delayed_tracker.service.http.edge import HttpServer, build_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
@@ -52,6 +53,7 @@ from delayed_tracker.service.process.ready_file import ReadyFile
 from delayed_tracker.service.process.reloading import Reloader
 from delayed_tracker.service.process.signals import handled
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
+from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
 from delayed_tracker.service.settings.settings import Settings
@@ -127,6 +129,8 @@ class TrackerServer:
         self._freed_memory = MemoryTrimmer(trim=trim_of_this_process())
         self.ledgers = LedgerAccess(settings.ledger.ledger_source_url, LedgerAnswers.of(settings))
         self._admin_hooks = admin_hooks or AdminHooks()
+        self._guard: Guard | None = None
+        self._guarding: asyncio.Task[None] | None = None
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpServer | None = None
 
@@ -142,11 +146,13 @@ class TrackerServer:
             AddressInUse, AddressUnusable: one of the addresses cannot be bound; nothing was opened.
             StorageInUse, StorageFormatUnsupported, StorageUnavailable: the storage cannot be opened; everything is
             released.
+            InvalidInput: a key of tokens or the rules are unusable; everything is released.
             InvalidInput, LedgerFileInvalid, MetadataInvalid: the ledgers cannot be opened; everything is released.
         """
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.trackers.close)
             caps = self._connection_caps(open_count=0)
+            self._guard = await Guard.load(self.settings.security, self.trackers.clock)
             # gRPC cannot release an address before it has served. Until the storage is open, a plain socket holds the
             # address.
             held, grpc_address = await listen("grpcListenAddress", self.settings.server.grpc_address)
@@ -160,8 +166,8 @@ class TrackerServer:
                 cluster=self.settings.telemetry.cluster_name,
                 names=Names(self.settings.telemetry.metrics_names),
             )
-            admin = message_id_routes(self.ledgers, self._admin_hooks)
-            app = build_app(self.health, metrics, *admin)
+            admin = message_id_routes(self.ledgers, _guarded(self._admin_hooks))
+            app = build_app(self.health, metrics, *admin, guard=self._guard)
             limits = HttpLimits(caps.http, self.settings.server.http_client_timeout_ms)
             http = HttpServer(app, listener, limits=limits, clock=self.trackers.clock)
             undo.push_async_callback(http.stop)
@@ -181,6 +187,8 @@ class TrackerServer:
             await server.start()
             undo.pop_all()
         self._grpc, self._http = server, http
+        if self._guard is not None:
+            self._guarding = asyncio.create_task(self._guard.run())
         self._freed_memory.start()
         self._loop_lag.start()
         self.trackers.instruments.clock_steps.start()
@@ -225,6 +233,8 @@ class TrackerServer:
             return
         server, http = self._grpc, self._http
         self._grpc, self._http = None, None
+        if self._guarding is not None:
+            self._guarding.cancel()
         self._freed_memory.stop()
         self._loop_lag.stop()
         self.trackers.instruments.clock_steps.stop()
@@ -255,11 +265,11 @@ class TrackerServer:
 
     def _bound_grpc(self, address: Address, connections_max: int) -> grpc.aio.Server:
         server = grpc.aio.server(options=self._grpc_options(connections_max))
-        serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls)
-        serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls)
+        serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls, self._guard)
+        serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls, self._guard)
         serve_health(self.health, server, self.trackers.calls.requests)
         names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME)
-        serve_reflection(Reflection(names, self.trackers.calls), server, self.trackers.calls.requests)
+        serve_reflection(Reflection(names, self.trackers.calls), server, self.trackers.calls.requests, self._guard)
         try:
             server.add_insecure_port(str(address))
         except RuntimeError as error:
@@ -296,6 +306,10 @@ class TrackerServer:
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", GRPC_KEEPALIVE_MS),
         ]
+
+
+def _guarded(hooks: AdminHooks) -> AdminHooks:
+    return AdminHooks(hooks.ownership, GuardedTopics(hooks.authorization))
 
 
 def drain_ms_of(grace_ms: int) -> int:

@@ -16,6 +16,7 @@ from delayed_tracker.service.queries.histogram import Bars, delivery_histogram
 from delayed_tracker.service.queries.listing import TrackerRow, is_stored, tracker_page
 from delayed_tracker.service.queries.peek import Window, peek
 from delayed_tracker.service.queries.verification import SnapshotVerification
+from delayed_tracker.service.security.caller import may_see
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.registry import TrackerRegistry
@@ -177,6 +178,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
             topic_prefix=request.topic_prefix,
             page_size=request.page_size,
             page_token=request.page_token,
+            visible=may_see,
         )
         return tracker_pb2.ListTrackersResponse(trackers=map(_summary, page.rows), next_page_token=page.next_token)
 

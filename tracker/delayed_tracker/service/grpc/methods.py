@@ -23,9 +23,11 @@ from delayed_tracker.client.model.exchange import AnswerDecoder
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.admission.answer_admission import LISTING_METHODS
 from delayed_tracker.service.admission.call_admission import CallAdmission
+from delayed_tracker.service.grpc.access import CallCheck, MethodAccess
 from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
 from delayed_tracker.service.grpc.servicer import TrackerServicer
 from delayed_tracker.service.grpc.status import code_of, status_of
+from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.service.telemetry.call_identity import begin_call
 from delayed_tracker.v1 import ledger_pb2, tracker_pb2
 from delayed_tracker.wire.column_fields import Columned
@@ -58,69 +60,90 @@ _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 Context = grpc.aio.ServicerContext
 Behaviour = Callable[[Any, "Context[Any, Any]"], Awaitable[Any]]
-Answering = Callable[["Context[Any, Any]"], Awaitable[Any]]
+Answering = Callable[["Context[Any, Any]", CallCheck], Awaitable[Any]]
 RequestT = TypeVar("RequestT")
 
 
-def serve_tracker(servicer: TrackerServicer, server: grpc.aio.Server, calls: CallAdmission) -> None:
+def serve_tracker(
+    servicer: TrackerServicer, server: grpc.aio.Server, calls: CallAdmission, guard: Guard | None = None
+) -> None:
     """Add every method of ``DelayedDeliveryTrackerService`` to a server that has not started.
 
     Args:
         servicer: object with a method of the same name for each.
         server: gRPC server to add them to.
         calls: counts the calls and refuses those above its limit.
+        guard: refuses callers without the right to a call; None lets everybody do everything.
     """
-    _serve(_TRACKER, servicer, server, calls)
+    _serve(_TRACKER, servicer, server, calls, guard)
 
 
-def serve_ledgers(servicer: LedgerServicer, server: grpc.aio.Server, calls: CallAdmission) -> None:
+def serve_ledgers(
+    servicer: LedgerServicer, server: grpc.aio.Server, calls: CallAdmission, guard: Guard | None = None
+) -> None:
     """Add every method of ``LedgerService`` to a server that has not started; see :func:`serve_tracker`."""
-    _serve(_LEDGER, servicer, server, calls)
+    _serve(_LEDGER, servicer, server, calls, guard)
 
 
-def _serve(service: ServiceDescriptor, servicer: object, server: grpc.aio.Server, calls: CallAdmission) -> None:
-    handlers = {method.name: _handler(method, getattr(servicer, method.name), calls) for method in service.methods}
+def _serve(
+    service: ServiceDescriptor, servicer: object, server: grpc.aio.Server, calls: CallAdmission, guard: Guard | None
+) -> None:
+    handlers = {
+        method.name: _handler(
+            method, getattr(servicer, method.name), calls, MethodAccess(guard, service.full_name, method.name)
+        )
+        for method in service.methods
+    }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
 
 
-def _handler(method: MethodDescriptor, behaviour: Behaviour, calls: CallAdmission) -> "grpc.RpcMethodHandler[Any, Any]":
+def _handler(
+    method: MethodDescriptor, behaviour: Behaviour, calls: CallAdmission, access: MethodAccess
+) -> "grpc.RpcMethodHandler[Any, Any]":
     name = method.name
     admission, answers = calls.requests, calls.answers
     parsed = parser_of(name, _COLUMNED.get(name) or GetMessageClass(method.input_type))
 
-    async def answer_request(context: "Context[Any, Any]") -> bytes:
+    async def answer_request(context: "Context[Any, Any]", check: CallCheck) -> bytes:
         with await admission.budget.seat(name) as hold:
             request = parsed(await admission.request(hold, context))
+            check.require(request)
             if isinstance(request, Columned):
                 await calls.iteration_budget.take(request.row_count)
-            encoded = _encoded(await behaviour(request, context))
+            encoded = _encoded(await check.in_time(behaviour(request, context)))
             answers.hold_until_call_ends(name, encoded, context)
             return encoded
 
-    async def list_with_room(context: "Context[Any, Any]") -> bytes:
+    async def list_with_room(context: "Context[Any, Any]", check: CallCheck) -> bytes:
         with await admission.budget.seat(name) as hold:
             request = parsed(await admission.request(hold, context))
+            check.require(request)
             with await answers.budget.seat(name):
                 encoded = _encoded(await behaviour(request, context))
                 answers.hold_until_call_ends(name, encoded, context)
                 return encoded
 
-    async def answer_stream(context: "Context[Any, Any]") -> Any:
+    async def answer_stream(context: "Context[Any, Any]", check: CallCheck) -> Any:
+        def permitted(encoded: bytes) -> object:
+            request = parsed(encoded)
+            check.require(request)
+            return request
+
         # Requests are parsed when the behaviour reads the next one, so `_answering` handles parse errors, too.
-        with admission.stream(name, context, parsed) as requests:
-            return await behaviour(requests, context)
+        with admission.stream(name, context, permitted) as requests:
+            return await behaviour(check.until_expiry(requests), context)
 
     if method.client_streaming and method.server_streaming:
         return grpc.stream_stream_rpc_method_handler(
-            _answering(method, answer_stream, calls), response_serializer=_encoded
+            _answering(method, answer_stream, calls, access), response_serializer=_encoded
         )
     if method.client_streaming:
         return grpc.stream_unary_rpc_method_handler(
-            _answering(method, answer_stream, calls), response_serializer=_encoded
+            _answering(method, answer_stream, calls, access), response_serializer=_encoded
         )
     # Unary methods are registered as streams: gRPC would otherwise read the request before the service has room for it.
     answer = list_with_room if name in LISTING_METHODS else answer_request
-    return grpc.stream_unary_rpc_method_handler(_answering(method, answer, calls))
+    return grpc.stream_unary_rpc_method_handler(_answering(method, answer, calls, access))
 
 
 def parser_of(method: str, request: AnswerDecoder[RequestT]) -> Callable[[bytes], RequestT]:
@@ -143,8 +166,12 @@ def _encoded(answer: Message | bytes) -> bytes:
     return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
 
-def _answering(method: MethodDescriptor, receive_and_answer: Answering, calls: CallAdmission) -> Behaviour:
-    """Wrap a method: count the call and answer every error with its status. Unexpected errors are logged here, once."""
+def _answering(
+    method: MethodDescriptor, receive_and_answer: Answering, calls: CallAdmission, access: MethodAccess
+) -> Behaviour:
+    """Wrap a method: authenticate its caller, count the call and answer every error with its status. Unexpected errors
+    are logged here, once.
+    """
     counts, spans = calls.counts, calls.spans
     service, name = method.containing_service.full_name, method.name
     counted = counts.serve(service, name, is_stream=method.client_streaming)
@@ -153,13 +180,14 @@ def _answering(method: MethodDescriptor, receive_and_answer: Answering, calls: C
         begun_ms, code = counts.begin(counted), grpc.StatusCode.CANCELLED
         metadata = context.invocation_metadata() or ()
         identity = begin_call(metadata)
-        span = None
+        span, check = None, None
         if spans is not None:
             span = spans.call(service, name, metadata)
             identity.trace_id = span.trace_id
         try:
+            check = access.begin(context, metadata)
             with calls.enter():
-                answered = await receive_and_answer(context)
+                answered = await receive_and_answer(context, check)
             code = grpc.StatusCode.OK
         except grpc.aio.InternalError as error:
             # Sending or receiving failed because the caller is gone. There is no caller to answer, and gRPC logs a
@@ -167,6 +195,7 @@ def _answering(method: MethodDescriptor, receive_and_answer: Answering, calls: C
             raise asyncio.CancelledError from error
         except Exception as error:  # noqa: BLE001  # the process boundary: every error is answered
             code = code_of(error)
+            access.refused(error, context)
             if code is grpc.StatusCode.INTERNAL:
                 _log.error("call failed", method=f"/{service}/{name}", exc_info=error)
             status = rpc_status.to_status(status_of(error, identity.request_id))
@@ -174,6 +203,8 @@ def _answering(method: MethodDescriptor, receive_and_answer: Answering, calls: C
             return answered
         finally:
             counts.end(counted, begun_ms, code)
+            if check is not None:
+                check.ended(code)
             if span is not None:
                 span.end(code)
         return await context.abort(status.code, status.details, status.trailing_metadata)

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from delayed_tracker.core.values.columns import BEFORE_ALL
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.grpc.inspection_servicer import Context, InspectionServicer
 from delayed_tracker.service.grpc.wire import (
@@ -27,6 +28,7 @@ from delayed_tracker.service.grpc.wire import (
     to_positions,
 )
 from delayed_tracker.service.grpc.wire_acks import from_acked, to_lease_acks
+from delayed_tracker.service.security.caller import current_caller
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.importing import SnapshotImport
 from delayed_tracker.v1 import tracker_pb2
@@ -66,6 +68,7 @@ class TrackerServicer(InspectionServicer):
             owner=require_owner_name(request.owner),
             mark_delete=to_mark_delete(request.mark_delete) if request.HasField("mark_delete") else None,
         )
+        self._note_owner(to_key(request.tracker))
         response = tracker_pb2.OpenTrackerResponse(
             epoch=opened.epoch,
             recovered_count=opened.recovered_count,
@@ -75,6 +78,18 @@ class TrackerServicer(InspectionServicer):
         if (offered := max(opened.mark_delete, opened.offered_through)) != BEFORE_ALL:
             response.replay_from.CopyFrom(from_position(after(offered)))
         return response
+
+    def _note_owner(self, key: TrackerKey) -> None:
+        """Note the principal that owns a tracker from now on, and a takeover in the audit log."""
+        caller, host = current_caller(), self._registry.loaded(key)
+        if caller is None or host is None:
+            return
+        role = caller.principal.role
+        previous = host.pass_to(role)
+        if previous not in {"", role}:
+            caller.guard.audit.taken_over(
+                peer=caller.peer(), principal=role, previous=previous, topic=key.topic, subscription=key.subscription
+            )
 
     async def CloseTracker(
         self, request: tracker_pb2.CloseTrackerRequest, _context: Context
@@ -374,6 +389,7 @@ class TrackerServicer(InspectionServicer):
         stream = ImportStream(self._registry.calls.requests_until_stopping(requests))
         key, terms = await stream.terms()
         adopted = await SnapshotImport(self._registry, key, terms).run(stream.buckets())
+        self._note_owner(key)
         response = tracker_pb2.ImportSnapshotsResponse(
             epoch=adopted.epoch,
             bucket_count=adopted.bucket_count,

@@ -16,10 +16,13 @@ from grpc_status import rpc_status
 from delayed_tracker.client.model.exchange import AnswerDecoder
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.service.admission.request_admission import Context, RequestAdmission
+from delayed_tracker.service.errors import Unauthenticated
+from delayed_tracker.service.grpc.access import MethodAccess
 from delayed_tracker.service.grpc.methods import RequestT, parser_of
 from delayed_tracker.service.grpc.reflection import Reflection, reflection_names
 from delayed_tracker.service.grpc.status import status_of
 from delayed_tracker.service.process.health import Health
+from delayed_tracker.service.security.guard import Guard
 
 _REQUEST_BYTES_MAX: Final = 64 * 2**10
 """Largest request. It carries only a name, which reflection sends back."""
@@ -59,19 +62,32 @@ def serve_health(health: Health, server: grpc.aio.Server, admission: RequestAdmi
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_HEALTH, handlers),))
 
 
-def serve_reflection(reflection: Reflection, server: grpc.aio.Server, admission: RequestAdmission) -> None:
-    """Add reflection, under each of its names, to a server that has not started."""
+def serve_reflection(
+    reflection: Reflection, server: grpc.aio.Server, admission: RequestAdmission, guard: Guard | None = None
+) -> None:
+    """Add reflection, under each of its names, to a server that has not started. With a guard, any principal may ask."""
     name = "ServerReflectionInfo"
     parsed = _parser_of(name, reflection_pb2.ServerReflectionRequest)
 
-    async def reflect(context: Context) -> None:
-        with admission.stream(name, context, parsed) as requests:
-            async for answer in reflection.ServerReflectionInfo(requests, context):
-                await context.write(answer)
+    def handler(access: MethodAccess) -> "grpc.RpcMethodHandler[Any, Any]":
+        async def reflect(context: Context) -> None:
+            try:
+                check = access.begin(context, context.invocation_metadata() or ())
+                with admission.stream(name, context, parsed) as requests:
+                    async for answer in reflection.ServerReflectionInfo(check.until_expiry(requests), context):
+                        await context.write(answer)
+            except Unauthenticated as error:
+                access.refused(error, context)
+                raise
 
-    handlers = {name: grpc.stream_stream_rpc_method_handler(_refusing(reflect), response_serializer=_encoded)}
-    served = (grpc.method_handlers_generic_handler(service, handlers) for service in reflection_names())
-    server.add_generic_rpc_handlers(tuple(served))
+        return grpc.stream_stream_rpc_method_handler(_refusing(reflect), response_serializer=_encoded)
+
+    server.add_generic_rpc_handlers(
+        tuple(
+            grpc.method_handlers_generic_handler(service, {name: handler(MethodAccess(guard, service, name))})
+            for service in reflection_names()
+        )
+    )
 
 
 def _parser_of(method: str, request: AnswerDecoder[RequestT]) -> Callable[[bytes], RequestT]:

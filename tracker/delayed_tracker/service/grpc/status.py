@@ -33,6 +33,7 @@ from delayed_tracker.service.errors import (
     LeasesExhausted,
     LedgerSourceNotSet,
     Overloaded,
+    PermissionDenied,
     PollEnded,
     Recovering,
     Retryable,
@@ -40,6 +41,7 @@ from delayed_tracker.service.errors import (
     TrackerBroken,
     TrackerInMemory,
     TrackerNotOpen,
+    Unauthenticated,
 )
 from delayed_tracker.storage.errors import (
     LogBroken,
@@ -56,6 +58,8 @@ MESSAGE_BYTES_MAX: Final = 1_000
 """A longer message loses its middle. The trailer has it twice, once with three bytes for each non-ASCII character."""
 
 CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
+    (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
+    (PermissionDenied, grpc.StatusCode.PERMISSION_DENIED),
     (InvalidInput, grpc.StatusCode.INVALID_ARGUMENT),
     (ImportRejected, grpc.StatusCode.INVALID_ARGUMENT),
     (TrackerNotOpen, grpc.StatusCode.NOT_FOUND),

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.exposition.scrape_turns import ScrapeTurns
+from delayed_tracker.service.http.access import AccessControl
 from delayed_tracker.service.http.connections import (
     REQUEST_HEAD_BYTES_MAX,
     BoundedConnection,
@@ -31,14 +32,22 @@ from delayed_tracker.service.http.connections import (
     HttpLimits,
 )
 from delayed_tracker.service.process.health import Health, Stage
+from delayed_tracker.service.security.guard import Guard
 
 _CLOSE_SECONDS = 1
 """Requests take milliseconds, so a client that has not read its answer by then is cut off at the stop."""
 BODY_BYTES_MAX: Final = 64 * 1024
 
 
-def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlette:
-    """Return the application. Its only state is the order of scrapes."""
+def build_app(health: Health, metrics: ServiceMetrics, *more: Route, guard: Guard | None = None) -> Starlette:
+    """Return the application. Its only state is the order of scrapes.
+
+    Args:
+        health: of the service.
+        metrics: of the service.
+        more: further routes.
+        guard: refuses callers without the right to a route; None lets everybody do everything.
+    """
     turns = ScrapeTurns(metrics)
 
     async def live(_: Request) -> Response:
@@ -62,7 +71,7 @@ def build_app(health: Health, metrics: ServiceMetrics, *more: Route) -> Starlett
             Route("/metrics", scrape),
             *more,
         ],
-        middleware=[Middleware(RequestFraming)],
+        middleware=[Middleware(RequestFraming), *([] if guard is None else [Middleware(AccessControl, guard)])],
     )
 
 

@@ -3,7 +3,8 @@
     200  {"ledgerId": ..., "entryId": ..., "partitionIndex": ..., "batchIndex": -1, "batchSize": 0}
     307  another process owns the topic
     400  the index is missing or repeated (Pulsar takes index 0, or the first; its client always gives one)
-    403  the caller may not read the topic
+    401  the caller has no valid credential
+    403  the caller may not read the topic (Pulsar 4.2 answers 401 with this text, the proposal has 403)
     404  no such topic or namespace, or an index that is not a number, negative or above the last
     405  the topic is partitioned: ask one of its partitions
     406  the topic is not persistent

@@ -4,6 +4,7 @@ import base64
 import binascii
 import heapq
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from delayed_tracker.core.values.errors import InvalidInput
@@ -39,7 +40,14 @@ class TrackerPage:
     next_token: str
 
 
-async def tracker_page(registry: TrackerRegistry, *, topic_prefix: str, page_size: int, page_token: str) -> TrackerPage:
+async def tracker_page(
+    registry: TrackerRegistry,
+    *,
+    topic_prefix: str,
+    page_size: int,
+    page_token: str,
+    visible: Callable[[str, str], bool] = lambda _topic, _subscription: True,
+) -> TrackerPage:
     """Return one page of the trackers whose topic begins with a prefix.
 
     A page is shorter than requested if its names would take more than half of the largest answer. The next page begins
@@ -50,6 +58,7 @@ async def tracker_page(registry: TrackerRegistry, *, topic_prefix: str, page_siz
         topic_prefix: an empty prefix matches every topic.
         page_size: 1 to ``PAGE_SIZE_MAX``; 0 is the default.
         page_token: of the previous page; empty for the first page.
+        visible: returns False for the topic and the subscription of a tracker that is left out.
     Raises:
         InvalidInput: the page size is out of range, or the token is not one of a page.
         StorageUnavailable: try again.
@@ -63,7 +72,7 @@ async def tracker_page(registry: TrackerRegistry, *, topic_prefix: str, page_siz
         (
             key
             for key in await registry.known_keys()
-            if key.topic.startswith(topic_prefix) and (after is None or key > after)
+            if key.topic.startswith(topic_prefix) and (after is None or key > after) and visible(*key)
         ),
     )
     bytes_left = registry.service_limits.message_bytes_max // 2

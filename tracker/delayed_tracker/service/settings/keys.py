@@ -18,6 +18,7 @@ SettingValue = bool | int | str
 _Value = TypeVar("_Value", bool, int, str)
 
 INT64_MAX = 2**63 - 1
+HIDDEN = "(not shown)"
 _METADATA_KEY = "setting"
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _BOOLEANS = {"true": True, "false": False}
@@ -30,6 +31,7 @@ class Group(enum.Enum):
     STORAGE = "Snapshots and memory"
     LEDGER = "Ledgers to read"
     DISPATCHER = "What dispatchers may ask for"
+    SECURITY = "Authentication and authorization: keys as in Pulsar's broker.conf"
     SERVER = "Addresses, limits and logs of the service"
 
 
@@ -62,6 +64,8 @@ class SettingKey:
     """Reason why only the default is accepted; empty if every value in range is accepted."""
     reloadable: bool = False
     """True if SIGHUP applies a changed value; False if it needs a restart."""
+    secret: bool = False
+    """True if the value must not be shown, unless it only names files."""
 
     @property
     def allowed(self) -> str:
@@ -70,7 +74,7 @@ class SettingKey:
             shown = self.render(self.default)
             return f"only {shown or 'empty'}"
         if self.choices:
-            return ", ".join(self.choices)
+            return ", ".join(filter(None, self.choices))
         if self.form is Form.NUMBER:
             also = f", or {self.special_value[0]} ({self.special_value[1]})" if self.special_value else ""
             return f"{self.minimum} to {self.maximum}{also}"
@@ -124,6 +128,12 @@ class SettingKey:
                 remedy = "give host:port such as 127.0.0.1:7650 or [::1]:7650, port 0 to 65535 (0: any free one)"
                 raise InvalidInput(self.key, value, remedy) from None
 
+    def shown(self, text: str) -> str:
+        """Return the text of a value for people: of a secret only the names of files."""
+        if not self.secret or all(part.startswith("file:") for part in text.split()):
+            return text
+        return HIDDEN
+
     @staticmethod
     def render(value: SettingValue) -> str:
         """Return the text that ``parse`` turns into ``value``."""
@@ -144,6 +154,7 @@ def setting(
     address: bool = False,
     unsupported_reason: str = "",
     reloadable: bool = False,
+    secret: bool = False,
 ) -> _Value:
     """Declare a dataclass field that is a configuration key. Its form follows from the type of ``default``."""
     if isinstance(default, bool):
@@ -165,6 +176,7 @@ def setting(
         choices=choices or {},
         unsupported_reason=unsupported_reason,
         reloadable=reloadable,
+        secret=secret,
     )
     field: _Value = dataclasses.field(default=default, metadata={_METADATA_KEY: declared})
     return field

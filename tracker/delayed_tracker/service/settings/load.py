@@ -95,7 +95,7 @@ class LoadedSettings:
     def rows(self) -> list[SettingRow]:
         """Return a row for every key, in the order of ``conf/tracker.conf``."""
         return [
-            SettingRow(key, SettingKey.render(value), self.origins[key])
+            SettingRow(key, SETTING_KEYS[key].shown(SettingKey.render(value)), self.origins[key])
             for key, value in self.settings.by_key().items()
         ]
 
@@ -184,7 +184,8 @@ def _read_environment(environ: Mapping[str, str], given: dict[str, _Given], prob
         origin = f"environment {name}"
         if key in names:
             remedy = f"{names[key]} is set too: unset one of the two"
-            problems.append(SettingProblem(origin, key, environ[name], remedy))
+            shown = SETTING_KEYS[key].shown(environ[name]) if key in SETTING_KEYS else environ[name]
+            problems.append(SettingProblem(origin, key, shown, remedy))
             continue
         names[key] = name
         _take(_Given(origin, name, environ[name].strip()), key, given, problems)
@@ -202,7 +203,8 @@ def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[Set
     hint = f"; did you mean {nearest}?" if nearest else ": see conf/tracker.conf for those there are"
     remedy = f"there is no such key{hint}"
     if source.bare is None:
-        problems.append(SettingProblem(source.origin, key, source.value, remedy, source.line))
+        shown = SETTING_KEYS[nearest].shown(source.value) if nearest else source.value
+        problems.append(SettingProblem(source.origin, key, shown, remedy, source.line))
         return
     remedy = f"the line has no `=`, and {remedy}" if nearest else "the line has no `=`: write KEY=VALUE"
     problems.append(SettingProblem(source.origin, source.bare, None, remedy, source.line))
@@ -217,7 +219,8 @@ def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> Loade
             values[key] = declared.parse(given[key].value)
         except InvalidInput as error:
             row = given[key]
-            problems.append(SettingProblem(row.origin, key, row.value, error.remedy, row.line))
+            shown = declared.shown(row.value)
+            problems.append(SettingProblem(row.origin, key, shown, error.remedy, row.line))
     if problems:
         raise InvalidSettings(problems)
     origins = {key: given[key].origin if key in given else DEFAULT_ORIGIN for key in SETTING_KEYS}

@@ -19,6 +19,7 @@ from delayed_tracker.service.settings.dispatcher import DispatcherSettings
 from delayed_tracker.service.settings.keys import Section, SettingKey, SettingValue, check_order
 from delayed_tracker.service.settings.ledger import LedgerSettings
 from delayed_tracker.service.settings.pulsar import PulsarSettings
+from delayed_tracker.service.settings.security import SecuritySettings
 from delayed_tracker.service.settings.server import ServerSettings
 from delayed_tracker.service.settings.storage import StorageSettings
 from delayed_tracker.service.settings.telemetry import TelemetrySettings
@@ -46,6 +47,7 @@ class Settings:
     storage: StorageSettings = dataclasses.field(default_factory=StorageSettings)
     ledger: LedgerSettings = dataclasses.field(default_factory=LedgerSettings)
     dispatcher: DispatcherSettings = dataclasses.field(default_factory=DispatcherSettings)
+    security: SecuritySettings = dataclasses.field(default_factory=SecuritySettings)
     server: ServerSettings = dataclasses.field(default_factory=ServerSettings)
     telemetry: TelemetrySettings = dataclasses.field(default_factory=TelemetrySettings)
 

@@ -55,6 +55,7 @@ class TrackerGate:
         "key",
         "log",
         "owner",
+        "owner_role",
         "polls",
         "row_place",
         "runner",
@@ -66,6 +67,8 @@ class TrackerGate:
         self.key = key
         self.state = HostState.RECOVERING
         self.owner = ""
+        self.owner_role = ""
+        """Role of the principal that opened the tracker last; empty if unknown."""
         self.row_place = NO_ROW
         account = shared.rows.admit(self)
         self.counters = account.counters

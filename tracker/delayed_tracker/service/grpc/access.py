@@ -1,0 +1,182 @@
+"""Checks calls of gRPC before they have an effect: the credential before a request is read, the action after."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+import grpc
+
+from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.service.errors import PermissionDenied, Unauthenticated
+from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME
+from delayed_tracker.service.security.actions import CALL_ACTIONS, DESTRUCTIVE_CALLS, LISTING_CALLS, Access, Action
+from delayed_tracker.service.security.authentication import Credentials
+from delayed_tracker.service.security.caller import Caller, set_caller
+from delayed_tracker.service.security.guard import Guard
+from delayed_tracker.wire.column_fields import Columned
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+T = TypeVar("T")
+Names: TypeAlias = tuple[str, str]
+AUTHORIZATION_KEY: Final = "authorization"
+_CERTIFICATE_NAME: Final = "x509_common_name"
+_WAITING_CALLS: Final = frozenset({"PollScheduledMessages"})
+_NO_NAMES: Final = ("", "")
+_TOO_LATE: Final = "the token has expired meanwhile"
+
+
+class CallCheck:
+    """Checks of one call, from its beginning to its end.
+
+    Args:
+        of: the method's access.
+        caller: None if no credential is needed.
+    """
+
+    __slots__ = ("_named", "_of", "caller")
+
+    def __init__(self, of: "MethodAccess", caller: Caller | None) -> None:
+        self._of = of
+        self._named: Names = _NO_NAMES
+        """Topic and subscription of the last request that named them."""
+        self.caller = caller
+
+    def require(self, request: object) -> None:
+        """Check a request that was read, and each request of a stream. Requests without names go on with the last.
+
+        Raises:
+            PermissionDenied: the caller may not make the call on this topic.
+            InvalidInput: the topic of a ledger is malformed.
+        """
+        if self.caller is None or self._of.action is None:
+            return
+        head: Any = request.head if isinstance(request, Columned) else request
+        action = self._of.action
+        if self._of.name == "DeleteTracker" and not head.HasField("epoch"):
+            action = Action.ADMIN
+        self._named = self._of.names_of(head) or self._named
+        self.caller.require(action, *self._named)
+
+    async def in_time(self, answering: Awaitable[T]) -> T:
+        """Await an answer; of a call that may wait, only until the caller's credential ends.
+
+        Raises:
+            Unauthenticated: the credential has ended.
+        """
+        if self.caller is None or self._of.name not in _WAITING_CALLS:
+            return await answering
+        return await _before_expiry(self.caller, answering)
+
+    def until_expiry(self, requests: AsyncIterable[T]) -> AsyncIterable[T]:
+        """Return the requests of a stream, which ends with Unauthenticated when the caller's credential ends."""
+        if self.caller is None or self.caller.principal.expires_at_ms is None:
+            return requests
+        return _RequestsUntilExpiry(self.caller, requests)
+
+    def ended(self, outcome: grpc.StatusCode) -> None:
+        """Note a destructive call in the audit log."""
+        if self.caller is None or self._of.name not in DESTRUCTIVE_CALLS:
+            return
+        topic, subscription = self._named
+        if outcome in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED} or not topic:
+            return
+        self.caller.guard.audit.destroyed(
+            call=self._of.full_name,
+            peer=self.caller.peer(),
+            principal=self.caller.principal.role,
+            topic=topic,
+            subscription=subscription,
+            outcome=outcome.name,
+        )
+
+
+class MethodAccess:
+    """Access to one method.
+
+    Args:
+        guard: None lets everybody do everything.
+        service: full name of the gRPC service.
+        name: of the method, which ``CALL_ACTIONS`` has.
+    """
+
+    def __init__(self, guard: Guard | None, service: str, name: str) -> None:
+        self.full_name = f"{service}/{name}"
+        self.name = name
+        needed = CALL_ACTIONS[self.full_name]
+        self.action = needed if isinstance(needed, Action) and self.full_name not in LISTING_CALLS else None
+        """Action that each request needs; None if a credential is enough, or none is needed."""
+        self.names_of = _names_reader(service, name)
+        """Returns the topic and the subscription of a request; None if it has none of its own."""
+        self._guard = None if needed is Access.ANYBODY else guard
+
+    def begin(self, context: Context, metadata: Iterable[tuple[str, str | bytes]]) -> CallCheck:
+        """Authenticate the caller, and set it for this task.
+
+        Raises:
+            Unauthenticated: there is no credential, or it is not valid.
+        """
+        guard = self._guard
+        if guard is None:
+            return CallCheck(self, None)
+        given = [value for key, value in metadata if key == AUTHORIZATION_KEY]
+        if len(given) > 1:
+            raise Unauthenticated("the call has more than one authorization")
+        authorization = str(given[0]) if given else None
+        name = None if given and guard.reads_tokens else _certificate_name(context)
+        caller = Caller(guard.principal_of(Credentials(authorization, name)), context.peer, guard)
+        set_caller(caller)
+        return CallCheck(self, caller)
+
+    def refused(self, error: Exception, context: Context) -> None:
+        """Note a refused call in the audit log; do nothing for other errors."""
+        if self._guard is not None and isinstance(error, Unauthenticated | PermissionDenied):
+            self._guard.audit.refused(error, call=self.full_name, peer=context.peer())
+
+
+class _RequestsUntilExpiry(AsyncIterator[T]):
+    """Requests of a stream. Only the wait for the next one ends: a cancelled write would confuse gRPC."""
+
+    def __init__(self, caller: Caller, requests: AsyncIterable[T]) -> None:
+        self._caller = caller
+        self._requests = aiter(requests)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        return await _before_expiry(self._caller, anext(self._requests))
+
+
+async def _before_expiry(caller: Caller, awaited: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(caller.guard.remaining_seconds(caller.principal)) as limit:
+            return await awaited
+    except TimeoutError:
+        if limit.expired():
+            raise Unauthenticated(_TOO_LATE, principal=caller.principal.role) from None
+        raise
+
+
+def _certificate_name(context: Context) -> str | None:
+    """Return the CN of the client certificate that TLS has verified; None without one."""
+    names = list(context.auth_context().get(_CERTIFICATE_NAME, ()))
+    return names[0].decode("utf-8", "replace") if len(names) == 1 else None
+
+
+def _names_reader(service: str, name: str) -> Callable[[Any], Names | None]:
+    if name == "ImportSnapshots":
+        return _names_of_import
+    return _names_of_ledger_call if service == LEDGER_SERVICE_NAME else _names_of_tracker_call
+
+
+def _names_of_tracker_call(request: Any) -> Names | None:
+    return (request.tracker.topic, request.tracker.subscription) if request.HasField("tracker") else None
+
+
+def _names_of_import(request: Any) -> Names | None:
+    return _names_of_tracker_call(request.header) if request.HasField("header") else None
+
+
+def _names_of_ledger_call(request: Any) -> Names:
+    # Rules hold for full names, and a ledger is also found by a shorter one.
+    return (str(TopicName.parse(request.topic)), "")

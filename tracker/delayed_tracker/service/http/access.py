@@ -1,0 +1,97 @@
+"""Checks requests of HTTP: the credential of every one but those for health, the action where the route knows it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.service.errors import PermissionDenied, Unauthenticated, shortened
+from delayed_tracker.service.http.message_id import TopicAuthorization
+from delayed_tracker.service.security.actions import ROUTE_ACTIONS, Access, Action
+from delayed_tracker.service.security.authentication import Credentials
+from delayed_tracker.service.security.caller import Caller, current_caller, set_caller
+from delayed_tracker.service.security.guard import Guard
+from delayed_tracker.service.telemetry.call_identity import begin_call
+
+_FREE: Final = frozenset(path for path, needed in ROUTE_ACTIONS.items() if needed is Access.ANYBODY)
+_PULSAR_UNAUTHENTICATED: Final = "Need to authenticate to perform the request"
+_PULSAR_OPERATION: Final = "PEEK_MESSAGES"
+_METRICS: Final = "/metrics"
+
+
+class AccessControl:
+    """ASGI middleware that passes on requests of authenticated callers, and those that need no credential.
+
+    A path that is no route is answered to principals alone, so that a new route is closed until it is opened here.
+
+    Args:
+        app: the application behind it.
+        guard: of the service.
+    """
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request with 401 or 403, or pass it on with its caller set."""
+        refusal = None
+        if scope["type"] == "http" and scope["path"] not in _FREE:
+            refusal = self._refusal(scope)
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        headers = Headers(scope=scope)
+        begin_call(headers.items())
+
+        def peer() -> str:
+            host, port = scope.get("client") or ("", 0)
+            return f"{host}:{port}"
+
+        try:
+            principal = self._guard.principal_of(_credentials(scope, headers))
+            caller = Caller(principal, peer, self._guard)
+            if scope["path"] == _METRICS:
+                caller.require(Action.METRICS)
+        except Unauthenticated as error:
+            self._guard.audit.refused(error, call=shortened(scope["path"]), peer=peer())
+            challenge = {"www-authenticate": "Bearer"}
+            return JSONResponse({"reason": _PULSAR_UNAUTHENTICATED}, status_code=401, headers=challenge)
+        except PermissionDenied as error:
+            self._guard.audit.refused(error, call=_METRICS, peer=peer())
+            return JSONResponse({"reason": error.message}, status_code=403)
+        set_caller(caller)
+        return None
+
+
+class GuardedTopics:
+    """Authorization of topics by the guard of the service, and then by another policy.
+
+    Args:
+        inner: asked if the guard refuses nothing.
+    """
+
+    def __init__(self, inner: TopicAuthorization) -> None:
+        self._inner = inner
+
+    async def refusal(self, topic: TopicName, headers: Mapping[str, str]) -> str | None:
+        """Return Pulsar's text if the caller may not read the topic, or the text of the other policy."""
+        caller = current_caller()
+        if caller is not None:
+            try:
+                caller.require(Action.READ, str(topic))
+            except PermissionDenied as error:
+                caller.guard.audit.refused(error, call="getMessageIdByIndex", peer=caller.peer())
+                return f"Unauthorized to validateTopicOperation for operation [{_PULSAR_OPERATION}] on topic [{topic}]"
+        return await self._inner.refusal(topic, headers)
+
+
+def _credentials(scope: Scope, headers: Headers) -> Credentials:
+    given = headers.getlist("authorization")
+    if len(given) > 1:
+        raise Unauthenticated("the call has more than one authorization")
+    tls = scope.get("extensions", {}).get("tls", {})
+    return Credentials(given[0] if given else None, tls.get("client_cert_name"))

@@ -1,0 +1,42 @@
+"""The caller of the call that the current task serves."""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from delayed_tracker.service.security.actions import Action
+from delayed_tracker.service.security.guard import Guard
+from delayed_tracker.service.security.principal import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An authenticated caller of one call."""
+
+    principal: Principal
+    peer: Callable[[], str]
+    """Returns the address from which it calls, as gRPC or HTTP shows it."""
+    guard: Guard
+
+    def require(self, action: Action, topic: str = "", subscription: str = "") -> None:
+        """Refuse an action. Raises PermissionDenied."""
+        self.guard.require(self.principal, action, topic, subscription)
+
+
+_current: ContextVar[Caller | None] = ContextVar("tracker_caller", default=None)
+
+
+def set_caller(caller: Caller | None) -> None:
+    """Set the caller for this task and the tasks that it starts from now on."""
+    _current.set(caller)
+
+
+def current_caller() -> Caller | None:
+    """Return the caller of the current call; None without authentication."""
+    return _current.get()
+
+
+def may_see(topic: str, subscription: str) -> bool:
+    """Return True if the current caller may see a tracker in a list."""
+    caller = _current.get()
+    return caller is None or caller.guard.shows(caller.principal, Action.READ, topic, subscription)
