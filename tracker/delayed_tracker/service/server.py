@@ -22,19 +22,19 @@ import grpc
 import structlog
 from grpc_health.v1 import health
 
-from delayed_tracker.client.model.channel import METADATA_BYTES_MAX
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.exposition.exporter import Names, ServiceMetrics
 from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
+from delayed_tracker.service.grpc.listening import add_addresses, make_server
 from delayed_tracker.service.grpc.methods import serve_ledgers, serve_tracker
 from delayed_tracker.service.grpc.reflection import Reflection
 from delayed_tracker.service.grpc.servicer import TrackerServicer
 from delayed_tracker.service.grpc.standard_methods import serve_health, serve_reflection
 from delayed_tracker.service.http.access import GuardedTopics
-from delayed_tracker.service.http.connections import HttpLimits
-from delayed_tracker.service.http.edge import HttpServer, build_app
+from delayed_tracker.service.http.edge import build_app, build_health_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
+from delayed_tracker.service.http.ports import HttpPorts
 from delayed_tracker.service.instruments.loop_lag import LoopLag
 from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
@@ -42,7 +42,7 @@ from delayed_tracker.service.process.backends import STORAGE_KEY, add_log_of, ad
 from delayed_tracker.service.process.freed_memory import MemoryTrimmer, allocate_in_two_arenas, trim_of_this_process
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
 from delayed_tracker.service.process.kernel_start import KernelLoader
-from delayed_tracker.service.process.listen import AddressInUse, address_count, listen
+from delayed_tracker.service.process.listen import address_count, listen
 from delayed_tracker.service.process.open_files import (
     ConnectionCaps,
     open_files_count,
@@ -53,9 +53,9 @@ from delayed_tracker.service.process.ready_file import ReadyFile
 from delayed_tracker.service.process.reloading import Reloader
 from delayed_tracker.service.process.signals import handled
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
+from delayed_tracker.service.security.certificates import Certificates
 from delayed_tracker.service.security.guard import Guard
-from delayed_tracker.service.settings.address import Address
-from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
+from delayed_tracker.service.settings.address import Address, ListenAddress
 from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.storage.degradation import degradation_of
 from delayed_tracker.service.telemetry.logs import set_log_level
@@ -66,12 +66,6 @@ from delayed_tracker.storage.reports import cluster_report_of
 if TYPE_CHECKING:
     from delayed_tracker.service.telemetry.tracing import Tracing
 
-_UNLIMITED = 2**31 - 1
-_STREAMS_BEYOND_CALLS = 100
-"""Streams of one connection above the limit of calls.
-
-With them, a call above the limit is refused with a reason, and health checks are answered meanwhile.
-"""
 _CLOSE_MS = 1_000
 """End of the grace period, at most half of it, that is reserved for closing connections and the storage."""
 _CLOSE_SECONDS_MIN = 0.1
@@ -87,11 +81,37 @@ class BoundAddresses:
     """Addresses at which a running service listens, with the ports that the system assigned."""
 
     grpc: Address
+    """The first of gRPC."""
     http: Address
+    """The first of HTTP."""
+    grpc_addresses: tuple[ListenAddress, ...] = ()
+    http_addresses: tuple[ListenAddress, ...] = ()
+    health: Address | None = None
+    """Address for probes; None if there is none."""
+
+    @classmethod
+    def of(
+        cls, grpc: tuple[ListenAddress, ...], http: tuple[ListenAddress, ...], health: ListenAddress | None
+    ) -> "BoundAddresses":
+        """Return the addresses of a service, at least one of gRPC and one of HTTP."""
+        return cls(grpc[0].address, http[0].address, grpc, http, None if health is None else health.address)
 
     def to_json(self) -> str:
-        """Return the content of ``--ready-file``: both addresses as ``host:port``, and the process id."""
-        return json.dumps({"grpc": str(self.grpc), "http": str(self.http), "pid": os.getpid()})
+        """Return the content of ``--ready-file``: the addresses, and the process id.
+
+        ``grpc`` and ``http`` are ``host:port`` of the first of each; ``grpc_addresses`` and ``http_addresses`` are all, as the
+        settings write them; ``health`` is null if there is none.
+        """
+        return json.dumps(
+            {
+                "grpc": str(self.grpc),
+                "http": str(self.http),
+                "grpc_addresses": [str(each) for each in self.grpc_addresses],
+                "http_addresses": [str(each) for each in self.http_addresses],
+                "health": None if self.health is None else str(self.health),
+                "pid": os.getpid(),
+            }
+        )
 
 
 class TrackerServer:
@@ -130,9 +150,10 @@ class TrackerServer:
         self.ledgers = LedgerAccess(settings.ledger.ledger_source_url, LedgerAnswers.of(settings))
         self._admin_hooks = admin_hooks or AdminHooks()
         self._guard: Guard | None = None
-        self._guarding: asyncio.Task[None] | None = None
+        self._rereading: list[asyncio.Task[None]] = []
+        """Tasks that read keys, rules and certificates again."""
         self._grpc: grpc.aio.Server | None = None
-        self._http: HttpServer | None = None
+        self._http: HttpPorts | None = None
 
     def _degradation(self) -> str:
         cluster = cluster_report_of(self._storage.inner)
@@ -146,18 +167,21 @@ class TrackerServer:
             AddressInUse, AddressUnusable: one of the addresses cannot be bound; nothing was opened.
             StorageInUse, StorageFormatUnsupported, StorageUnavailable: the storage cannot be opened; everything is
             released.
-            InvalidInput: a key of tokens or the rules are unusable; everything is released.
+            InvalidInput: a certificate, a key of tokens or the rules are unusable; everything is released.
             InvalidInput, LedgerFileInvalid, MetadataInvalid: the ledgers cannot be opened; everything is released.
         """
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.trackers.close)
             caps = self._connection_caps(open_count=0)
             self._guard = await Guard.load(self.settings.security, self.trackers.clock)
-            # gRPC cannot release an address before it has served. Until the storage is open, a plain socket holds the
-            # address.
-            held, grpc_address = await listen("grpcListenAddress", self.settings.server.grpc_address)
-            undo.callback(held.close)
-            listener, http_address = await listen("httpListenAddress", self.settings.server.http_address)
+            certificates = await self._certificates()
+            # gRPC cannot release an address before it has served. Until the storage is open, plain sockets hold the
+            # addresses.
+            held = undo.enter_context(contextlib.ExitStack())
+            grpc_addresses = [await _held(held, each) for each in self.settings.server.grpc_addresses]
+            timeout_ms = self.settings.server.http_client_timeout_ms
+            http = HttpPorts(self.trackers.clock, timeout_ms, certificates)
+            undo.push_async_callback(http.stop)
             metrics = ServiceMetrics(
                 self.trackers,
                 version=metadata.version("delayed-tracker"),
@@ -168,9 +192,11 @@ class TrackerServer:
             )
             admin = message_id_routes(self.ledgers, _guarded(self._admin_hooks))
             app = build_app(self.health, metrics, *admin, guard=self._guard)
-            limits = HttpLimits(caps.http, self.settings.server.http_client_timeout_ms)
-            http = HttpServer(app, listener, limits=limits, clock=self.trackers.clock)
-            undo.push_async_callback(http.stop)
+            http_addresses = await http.bind(self.settings.server.http_addresses, app)
+            health_address = self.settings.server.health_address
+            if health_address is not None:
+                health_address = await http.bind_health(health_address, build_health_app(self.health))
+            http.set_connections_max(caps.http)
             await http.start()
             undo.push_async_callback(self._kernels.stop)
             await self._kernels.start()
@@ -180,20 +206,21 @@ class TrackerServer:
             held.close()
             caps = self._connection_caps(open_count=open_files_count())
             http.set_connections_max(caps.http)
-            # gRPC listens on each address that the host name resolves to, and counts the connections of each
-            # separately.
-            each = max(caps.grpc // await address_count("grpcListenAddress", grpc_address), 1)
-            server = self._bound_grpc(grpc_address, each)
+            # gRPC listens on each address that a host name resolves to, and counts the connections of each separately.
+            counts = [await address_count("grpcListenAddress", each.address) for each in grpc_addresses]
+            server = self._grpc_server(max(caps.grpc // sum(counts), 1))
+            add_addresses(server, grpc_addresses, certificates)
             await server.start()
             undo.pop_all()
         self._grpc, self._http = server, http
-        if self._guard is not None:
-            self._guarding = asyncio.create_task(self._guard.run())
+        for reread in (self._guard, certificates):
+            if reread is not None:
+                self._rereading.append(asyncio.create_task(reread.run()))
         self._freed_memory.start()
         self._loop_lag.start()
         self.trackers.instruments.clock_steps.start()
         await self.health.enter(Stage.SERVING)
-        return BoundAddresses(grpc_address, http_address)
+        return BoundAddresses.of(tuple(grpc_addresses), http_addresses, health_address)
 
     def apply(self, settings: Settings) -> None:
         """Apply settings that differ from the present ones only in reloadable keys."""
@@ -204,6 +231,10 @@ class TrackerServer:
             self._http.set_client_timeout(settings.server.http_client_timeout_ms)
         if settings.telemetry.log_level != before.telemetry.log_level:
             set_log_level(settings.telemetry.log_level)
+
+    async def _certificates(self) -> Certificates | None:
+        has_tls = any(address.is_secured for _, address in self.settings.server.addresses())
+        return await Certificates.load(self.settings.tls, self.trackers.clock) if has_tls else None
 
     def _measured_log(self, clock: Clock) -> MeasuredAddLog | None:
         log, slow_ms = add_log_of(self.settings), self.settings.telemetry.slow_storage_ms
@@ -233,8 +264,8 @@ class TrackerServer:
             return
         server, http = self._grpc, self._http
         self._grpc, self._http = None, None
-        if self._guarding is not None:
-            self._guarding.cancel()
+        for task in self._rereading:
+            task.cancel()
         self._freed_memory.stop()
         self._loop_lag.stop()
         self.trackers.instruments.clock_steps.stop()
@@ -263,49 +294,21 @@ class TrackerServer:
         if self._tracing is not None:
             await _close_tracing(self._tracing, min(remaining_seconds(), _SPANS_SECONDS_MAX))
 
-    def _bound_grpc(self, address: Address, connections_max: int) -> grpc.aio.Server:
-        server = grpc.aio.server(options=self._grpc_options(connections_max))
+    def _grpc_server(self, connections_max: int) -> grpc.aio.Server:
+        server = make_server(self.settings, connections_max)
         serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls, self._guard)
         serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls, self._guard)
         serve_health(self.health, server, self.trackers.calls.requests)
         names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME)
         serve_reflection(Reflection(names, self.trackers.calls), server, self.trackers.calls.requests, self._guard)
-        try:
-            server.add_insecure_port(str(address))
-        except RuntimeError as error:
-            raise AddressInUse("grpcListenAddress", address) from error
         return server
 
-    def _grpc_options(self, connections_max: int) -> list[tuple[str, int]]:
-        return [
-            # One more connection is accepted and closed at once. A connection without HTTP/2 ends after the handshake
-            # timeout.
-            ("grpc.max_allowed_incoming_connections", connections_max),
-            ("grpc.server_handshake_timeout_ms", self.settings.server.grpc_handshake_timeout_ms),
-            ("grpc.so_reuseport", 0),  # otherwise a second service would share the port instead of being refused
-            # Calls that the event loop has not received yet. From 1,000 on, gRPC would cancel them at random, without a
-            # reason for the client. Without gRPC's limit they wait for their turn, and above ``calls_max`` they are
-            # refused with a status and a delay. The limit on streams still bounds the calls of one connection; more
-            # calls wait in the client.
-            ("grpc.server.max_pending_requests", _UNLIMITED),
-            ("grpc.server.max_pending_requests_hard_limit", _UNLIMITED),
-            ("grpc.max_concurrent_streams", self.settings.dispatcher.calls_max + _STREAMS_BEYOND_CALLS),
-            # With these probes, gRPC would soon buffer megabytes of each unread call, instead of 64 KiB. A message that
-            # is being read gets a window of its own size without them.
-            ("grpc.http2.bdp_probe", 0),
-            # The same value for both, because gRPC refuses at random between the two.
-            ("grpc.max_metadata_size", METADATA_BYTES_MAX),
-            ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
-            ("grpc.max_receive_message_length", self.settings.server.grpc_message_bytes_max),
-            ("grpc.max_send_message_length", self.settings.server.grpc_message_bytes_max),
-            ("grpc.keepalive_time_ms", GRPC_KEEPALIVE_MS),
-            ("grpc.keepalive_timeout_ms", self.settings.server.grpc_keepalive_timeout_ms),
-            # gRPC waits this long for the answer to any ping. The default is a minute, independent of the timeout
-            # above.
-            ("grpc.http2.ping_timeout_ms", self.settings.server.grpc_keepalive_timeout_ms),
-            ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.min_ping_interval_without_data_ms", GRPC_KEEPALIVE_MS),
-        ]
+
+async def _held(sockets: contextlib.ExitStack, each: ListenAddress) -> ListenAddress:
+    """Bind a socket to an address of gRPC until the stack is closed; return the address with its port."""
+    held, address = await listen("grpcListenAddress", each.address)
+    sockets.callback(held.close)
+    return each.at(address)
 
 
 def _guarded(hooks: AdminHooks) -> AdminHooks:
@@ -358,7 +361,7 @@ async def serve(
             # The objects loaded by now stay. A full collection that visits them would delay every call by 50 ms.
             gc.collect()
             gc.freeze()
-            _warn_of_open_addresses(bound)
+            _warn_of_open_addresses(bound, has_authentication=settings.security.authentication_enabled)
             ready.write(f"{bound.to_json()}\n")
             _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage.storage_url)
             await stop.wait()
@@ -372,7 +375,8 @@ async def serve(
     return bound
 
 
-def _warn_of_open_addresses(bound: BoundAddresses) -> None:
-    for key, address in (("grpcListenAddress", bound.grpc), ("httpListenAddress", bound.http)):
-        if not address.is_loopback:
-            _log.warning("reachable from other machines without authentication", key=key, address=str(address))
+def _warn_of_open_addresses(bound: BoundAddresses, *, has_authentication: bool) -> None:
+    for key, addresses in (("grpcListenAddress", bound.grpc_addresses), ("httpListenAddress", bound.http_addresses)):
+        for each in addresses:
+            if not each.address.is_loopback and not (each.is_secured and has_authentication):
+                _log.warning("reachable from other machines without TLS or authentication", key=key, address=str(each))

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.service.errors import PermissionDenied, Unauthenticated, shortened
+from delayed_tracker.service.http.connections import CLIENT_NAME
 from delayed_tracker.service.http.message_id import TopicAuthorization
 from delayed_tracker.service.security.actions import ROUTE_ACTIONS, Access, Action
 from delayed_tracker.service.security.authentication import Credentials
@@ -93,5 +94,4 @@ def _credentials(scope: Scope, headers: Headers) -> Credentials:
     given = headers.getlist("authorization")
     if len(given) > 1:
         raise Unauthenticated("the call has more than one authorization")
-    tls = scope.get("extensions", {}).get("tls", {})
-    return Credentials(given[0] if given else None, tls.get("client_cert_name"))
+    return Credentials(given[0] if given else None, scope.get("state", {}).get(CLIENT_NAME))

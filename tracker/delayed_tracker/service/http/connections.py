@@ -1,7 +1,7 @@
 """Bounds the connections of the HTTP port, and the time that each may wait for its client.
 
-A connection waits for its client while it has no whole request, and while the client does not read the answer. A
-connection that waits too long is closed. At the bound, the connection that has waited longest is closed for the next
+A connection waits for its client during a TLS handshake, while it has no whole request, and while the client does not read
+the answer. A connection that waits too long is closed. At the bound, the connection that has waited longest is closed for the next
 one, so that a health probe is answered however many silent connections there are. A request that is being answered is
 not cut off for it.
 """
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,11 @@ REQUEST_HEAD_BYTES_MAX: Final = 16 * 1024
 _BACKLOG: Final = 1_024
 """Connections that the kernel holds until they are accepted. Above this, the client tries again a second later."""
 _ACCEPT_PAUSE_MS: Final = 1_000
+_SHUTDOWN_SECONDS: Final = 1.0
+"""Time for a client to answer the end of TLS."""
+CLIENT_NAME: Final = "client_certificate_name"
+"""Key in the state of a request: the CN of its client's certificate; missing without one."""
+_REASON_CHARS: Final = 80
 _LINES_MAX: Final = 1
 """Log lines of one kind in a minute."""
 _BUSY: Final = (
@@ -66,6 +72,8 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start to wait for a request."""
         super().connection_made(transport)
+        if name := _common_name(transport.get_extra_info("peercert")):
+            self.app_state = {**self.app_state, CLIENT_NAME: name}
         self._all.open.add(self)
         self._since = self.loop.time()
         self._timer = self.loop.call_later(self._all.client_timeout_s, self._close_if_overdue)
@@ -115,6 +123,10 @@ class BoundedConnection(H11Protocol):
         self._timer = self.loop.call_at((now if since is None else since) + limit_s, self._close_if_overdue)
 
 
+def plain() -> None:
+    """Return no context: connections are in plain text."""
+
+
 class HttpConnections:
     """Acceptor of connections on a listening socket, up to a bound.
 
@@ -122,11 +134,21 @@ class HttpConnections:
         listener: a bound socket; the acceptor closes it.
         clock: measures the minutes for log lines and the pause after a failure.
         limits: may be replaced at any time.
+        secure: called for each connection, returns what TLS is spoken with; None is plain text.
     """
 
-    def __init__(self, listener: socket.socket, clock: Clock, limits: HttpLimits) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        clock: Clock,
+        limits: HttpLimits,
+        secure: Callable[[], ssl.SSLContext | None] = plain,
+    ) -> None:
         self.limits = limits
         self.open: set[BoundedConnection] = set()
+        self._handshakes: dict[asyncio.Task[None], float] = {}
+        """TLS handshakes in progress, with their start in loop time. They count as open connections."""
+        self._secure = secure
         self._listener = listener
         self._clock = clock
         self._budget = LogRateLimiter(
@@ -158,24 +180,52 @@ class HttpConnections:
                 await pause(self._clock, _ACCEPT_PAUSE_MS)
                 continue
             if await self._has_room():
-                await loop.connect_accepted_socket(connect, accepted)
+                context = self._secure()
+                if context is None:
+                    await loop.connect_accepted_socket(connect, accepted)
+                else:
+                    handshake = asyncio.create_task(self._shake_hands(connect, accepted, context))
+                    self._handshakes[handshake] = loop.time()
+                    handshake.add_done_callback(self._handshakes.pop)
             else:
                 with contextlib.closing(accepted), contextlib.suppress(OSError):
                     accepted.send(_BUSY)
             await asyncio.sleep(0)
 
+    async def _shake_hands(
+        self, connect: Callable[[], BoundedConnection], accepted: socket.socket, context: ssl.SSLContext
+    ) -> None:
+        """Begin TLS on an accepted connection. A client that does not take part is closed in time, and others go on."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(
+                connect,
+                accepted,
+                ssl=context,
+                ssl_handshake_timeout=self.client_timeout_s,
+                ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
+            )
+        except OSError as error:  # errors of TLS among them
+            reason = getattr(error, "reason", None) or type(error).__name__
+            self._tell("TLS handshakes of HTTP clients failed", error=str(reason)[:_REASON_CHARS])
+
     def close(self) -> None:
         """Close the listening socket and all connections, even if data is left to send."""
         self._listener.close()
+        for handshake in list(self._handshakes):
+            handshake.cancel()
         for connection in list(self.open):
             connection.close_now()
 
     async def _has_room(self) -> bool:
         """Close connections that wait for their clients until there is room; return False if there is none to close."""
-        while len(self.open) >= self.limits.connections_max:
-            waiting = [
-                (since, connection) for connection in self.open if (since := connection.waiting_since) is not None
+        while len(self.open) + len(self._handshakes) >= self.limits.connections_max:
+            waiting: list[tuple[float, Callable[[], object]]] = [
+                (since, connection.close_now)
+                for connection in self.open
+                if (since := connection.waiting_since) is not None
             ]
+            waiting += [(since, handshake.cancel) for handshake, since in self._handshakes.items()]
             self._tell(
                 "HTTP connection limit reached",
                 connections_max=self.limits.connections_max,
@@ -183,11 +233,18 @@ class HttpConnections:
             )
             if not waiting:
                 return False
-            _, oldest = min(waiting, key=lambda row: row[0])
-            oldest.close_now()
+            _, close_oldest = min(waiting, key=lambda row: row[0])
+            close_oldest()
             await asyncio.sleep(0)  # the descriptor is released in the next iteration of the event loop
         return True
 
     def _tell(self, event: str, **fields: object) -> None:
         if self._budget.allows(event):
             _log.warning(event, **fields)
+
+
+def _common_name(certificate: dict[str, Any] | None) -> str | None:
+    """Return the CN of a verified certificate; None without one, or with several."""
+    subject = () if certificate is None else certificate.get("subject", ())
+    names = [value for parts in subject for key, value in parts if key == "commonName"]
+    return names[0] if len(names) == 1 else None

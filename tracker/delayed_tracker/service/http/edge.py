@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import dataclasses
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import uvicorn
@@ -30,6 +31,7 @@ from delayed_tracker.service.http.connections import (
     BoundedConnection,
     HttpConnections,
     HttpLimits,
+    plain,
 )
 from delayed_tracker.service.process.health import Health, Stage
 from delayed_tracker.service.security.guard import Guard
@@ -50,6 +52,22 @@ def build_app(health: Health, metrics: ServiceMetrics, *more: Route, guard: Guar
     """
     turns = ScrapeTurns(metrics)
 
+    async def scrape(request: Request) -> Response:
+        exposition, content_type = await turns.scrape(request.headers.get("accept", ""))
+        return Response(exposition, headers={"content-type": content_type})
+
+    return Starlette(
+        routes=[*_health_routes(health), Route("/metrics", scrape), *more],
+        middleware=[Middleware(RequestFraming), *([] if guard is None else [Middleware(AccessControl, guard)])],
+    )
+
+
+def build_health_app(health: Health) -> Starlette:
+    """Return an application with the routes for probes alone, which need no credential."""
+    return Starlette(routes=_health_routes(health), middleware=[Middleware(RequestFraming)])
+
+
+def _health_routes(health: Health) -> list[Route]:
     async def live(_: Request) -> Response:
         return JSONResponse({"status": "live"})
 
@@ -60,19 +78,7 @@ def build_app(health: Health, metrics: ServiceMetrics, *more: Route, guard: Guar
             return JSONResponse({"status": "degraded", "reason": reason})
         return JSONResponse({"status": "ready"})
 
-    async def scrape(request: Request) -> Response:
-        exposition, content_type = await turns.scrape(request.headers.get("accept", ""))
-        return Response(exposition, headers={"content-type": content_type})
-
-    return Starlette(
-        routes=[
-            Route("/health/live", live),
-            Route("/health/ready", ready),
-            Route("/metrics", scrape),
-            *more,
-        ],
-        middleware=[Middleware(RequestFraming), *([] if guard is None else [Middleware(AccessControl, guard)])],
-    )
+    return [Route("/health/live", live), Route("/health/ready", ready)]
 
 
 class _EmbeddedServer(uvicorn.Server):
@@ -114,6 +120,7 @@ class HttpServer:
         *,
         limits: HttpLimits | None = None,
         clock: Clock | None = None,
+        secure: Callable[[], ssl.SSLContext | None] = plain,
     ) -> None:
         config = uvicorn.Config(
             app,
@@ -126,7 +133,7 @@ class HttpServer:
             server_header=False,
             timeout_graceful_shutdown=_CLOSE_SECONDS,
         )
-        self.connections = HttpConnections(listener, clock or SystemClock(), limits or HttpLimits())
+        self.connections = HttpConnections(listener, clock or SystemClock(), limits or HttpLimits(), secure)
         self._server = _EmbeddedServer(config, self.connections)
         self._serving: asyncio.Task[None] | None = None
 

@@ -1,5 +1,6 @@
-"""Listen addresses as settings and command lines give them: HOST:PORT."""
+"""Listen addresses as settings give them: HOST:PORT, tls://HOST:PORT or mtls://HOST:PORT, several divided by commas."""
 
+import enum
 import ipaddress
 import re
 from dataclasses import dataclass
@@ -43,3 +44,58 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Transport(enum.Enum):
+    """Protection of the connections to an address; the value is what stands before ``://``."""
+
+    PLAIN = ""
+    TLS = "tls"
+    MTLS = "mtls"
+    """TLS, and the client must have a certificate of a trusted authority."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Address to listen on, and the protection of its connections."""
+
+    address: Address
+    transport: Transport = Transport.PLAIN
+
+    @classmethod
+    def parse(cls, text: str) -> "ListenAddress":
+        """Parse ``host:port``, ``tls://host:port`` or ``mtls://host:port``.
+
+        Raises:
+            ValueError: the text is not of that form, or the port is above 65535.
+        """
+        scheme, separator, rest = text.partition("://")
+        if not separator:
+            return cls(Address.parse(text))
+        if scheme not in (Transport.TLS.value, Transport.MTLS.value):
+            raise ValueError(text)
+        return cls(Address.parse(rest), Transport(scheme))
+
+    @property
+    def is_secured(self) -> bool:
+        """True if connections are encrypted."""
+        return self.transport is not Transport.PLAIN
+
+    def at(self, address: Address) -> "ListenAddress":
+        """Return the same protection at the address that was bound."""
+        return ListenAddress(address, self.transport)
+
+    def __str__(self) -> str:
+        return f"{self.transport.value}://{self.address}" if self.is_secured else str(self.address)
+
+
+def parse_addresses(text: str) -> tuple[ListenAddress, ...]:
+    """Parse addresses divided by commas; empty text has none.
+
+    Raises:
+        ValueError: one is malformed, or is there twice.
+    """
+    found = tuple(ListenAddress.parse(part.strip()) for part in text.split(",")) if text else ()
+    if len({each.address for each in found if each.address.port}) < sum(each.address.port > 0 for each in found):
+        raise ValueError(text)
+    return found

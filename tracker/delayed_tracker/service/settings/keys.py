@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.service.settings.address import Address
+from delayed_tracker.service.settings.address import parse_addresses
 
 SettingValue = bool | int | str
 _Value = TypeVar("_Value", bool, int, str)
@@ -41,7 +41,7 @@ class Form(enum.Enum):
     SWITCH = "true or false"
     NUMBER = "a whole number"
     TEXT = "text"
-    ADDRESS = "host:port"
+    ADDRESSES = "addresses, divided by commas: host:port, tls://host:port or mtls://host:port"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +121,17 @@ class SettingKey:
                 raise InvalidInput(self.key, value, f"give {self.allowed}")
         if self.choices and value not in self.choices.values():
             raise InvalidInput(self.key, value, f"give one of {self.allowed}")
-        if self.form is Form.ADDRESS:
+        if self.form is Form.ADDRESSES:
             try:
-                Address.parse(str(value))
+                is_missing = not parse_addresses(str(value)) and bool(self.default)
             except ValueError:
-                remedy = "give host:port such as 127.0.0.1:7650 or [::1]:7650, port 0 to 65535 (0: any free one)"
-                raise InvalidInput(self.key, value, remedy) from None
+                is_missing = True
+            if is_missing:
+                remedy = (
+                    "give host:port such as 127.0.0.1:7650 or [::1]:7650, port 0 to 65535 (0: any free one), "
+                    "tls:// or mtls:// before it for TLS, several divided by commas, each once"
+                )
+                raise InvalidInput(self.key, value, remedy)
 
     def shown(self, text: str) -> str:
         """Return the text of a value for people: of a secret only the names of files."""
@@ -151,7 +156,7 @@ def setting(
     maximum: int = INT64_MAX,
     special_value: tuple[int, str] | None = None,
     choices: Mapping[str, str] | None = None,
-    address: bool = False,
+    addresses: bool = False,
     unsupported_reason: str = "",
     reloadable: bool = False,
     secret: bool = False,
@@ -162,7 +167,7 @@ def setting(
     elif isinstance(default, int):
         form = Form.NUMBER
     else:
-        form = Form.ADDRESS if address else Form.TEXT
+        form = Form.ADDRESSES if addresses else Form.TEXT
     declared = SettingKey(
         key=key,
         default=default,

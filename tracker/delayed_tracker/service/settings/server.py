@@ -1,9 +1,11 @@
 """Settings of the two ports: addresses, connections, what they receive and answer at the same time, and the end."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from delayed_tracker.service.settings.address import Address
+from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.settings.address import ListenAddress, parse_addresses
 from delayed_tracker.service.settings.keys import Group, Section, setting
 
 GRPC_KEEPALIVE_MS: Final = 30_000
@@ -21,16 +23,31 @@ class ServerSettings(Section):
         "127.0.0.1:7650",
         "grpcListenAddress",
         Group.SERVER,
-        "Where dispatchers connect. There is no authentication: keep it on a network you trust. Port 0 takes any free "
-        "one.",
-        address=True,
+        "Where dispatchers connect. tls://host:port takes TLS connections, mtls://host:port those with a client certificate; "
+        "several are divided by commas. Port 0 takes any free one.",
+        addresses=True,
     )
     http_listen_address: str = setting(
         "127.0.0.1:7651",
         "httpListenAddress",
         Group.SERVER,
-        "Where /metrics, /health/live, /health/ready and getMessageIdByIndex answer. Port 0 takes any free one.",
-        address=True,
+        "Where /metrics, /health/live, /health/ready and getMessageIdByIndex answer; as grpcListenAddress.",
+        addresses=True,
+    )
+    health_listen_address: str = setting(
+        "",
+        "healthListenAddress",
+        Group.SERVER,
+        "One more address for probes without a certificate: /health/live and /health/ready alone, in plain HTTP, from any "
+        "machine. Empty: none.",
+        addresses=True,
+    )
+    allow_insecure_listen: bool = setting(
+        False,
+        "allowInsecureListen",
+        Group.SERVER,
+        "Listen beyond this machine in plain text or without authentication. Whoever reaches the port can then read and "
+        "delete every tracker.",
     )
     grpc_message_bytes_max: int = setting(
         16 * 1024 * 1024,
@@ -119,6 +136,16 @@ class ServerSettings(Section):
         minimum=1,
         maximum=_HOUR_MS,
     )
+    grpc_connection_age_max_ms: int = setting(
+        _HOUR_MS,
+        "grpcConnectionAgeMaxMillis",
+        Group.SERVER,
+        "A connection to the gRPC port that is this old, give or take a tenth, takes no new calls, and is closed a minute "
+        "later: a new one meets the certificates of now. Applies if any address of grpcListenAddress has TLS.",
+        unit="ms",
+        minimum=1_000,
+        maximum=30 * 24 * _HOUR_MS,
+    )
     http_connections_max: int = setting(
         0,
         "httpConnectionsMax",
@@ -151,12 +178,32 @@ class ServerSettings(Section):
         maximum=3_600_000,
     )
 
-    @property
-    def grpc_address(self) -> Address:
-        """Address of ``grpcListenAddress``."""
-        return Address.parse(self.grpc_listen_address)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        health = self.health_address
+        if health is None:
+            return
+        if "," in self.health_listen_address or health.is_secured:
+            raise InvalidInput("healthListenAddress", self.health_listen_address, "give one host:port without TLS")
 
     @property
-    def http_address(self) -> Address:
-        """Address of ``httpListenAddress``."""
-        return Address.parse(self.http_listen_address)
+    def grpc_addresses(self) -> tuple[ListenAddress, ...]:
+        """Addresses of ``grpcListenAddress``, at least one."""
+        return parse_addresses(self.grpc_listen_address)
+
+    @property
+    def http_addresses(self) -> tuple[ListenAddress, ...]:
+        """Addresses of ``httpListenAddress``, at least one."""
+        return parse_addresses(self.http_listen_address)
+
+    @property
+    def health_address(self) -> ListenAddress | None:
+        """Address of ``healthListenAddress``; None if there is none."""
+        return next(iter(parse_addresses(self.health_listen_address)), None)
+
+    def addresses(self) -> Iterator[tuple[str, ListenAddress]]:
+        """Yield the addresses of gRPC and HTTP, each with its key."""
+        for each in self.grpc_addresses:
+            yield "grpcListenAddress", each
+        for each in self.http_addresses:
+            yield "httpListenAddress", each

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.settings.address import ListenAddress
 from delayed_tracker.service.settings.dispatcher import DispatcherSettings
 from delayed_tracker.service.settings.keys import Section, SettingKey, SettingValue, check_order
 from delayed_tracker.service.settings.ledger import LedgerSettings
@@ -23,6 +24,7 @@ from delayed_tracker.service.settings.security import SecuritySettings
 from delayed_tracker.service.settings.server import ServerSettings
 from delayed_tracker.service.settings.storage import StorageSettings
 from delayed_tracker.service.settings.telemetry import TelemetrySettings
+from delayed_tracker.service.settings.tls import TlsSettings
 
 _POSITION_BYTES = 24
 """Bytes of one position of a batch on the wire: three 64-bit columns."""
@@ -48,11 +50,15 @@ class Settings:
     ledger: LedgerSettings = dataclasses.field(default_factory=LedgerSettings)
     dispatcher: DispatcherSettings = dataclasses.field(default_factory=DispatcherSettings)
     security: SecuritySettings = dataclasses.field(default_factory=SecuritySettings)
+    tls: TlsSettings = dataclasses.field(default_factory=TlsSettings)
     server: ServerSettings = dataclasses.field(default_factory=ServerSettings)
     telemetry: TelemetrySettings = dataclasses.field(default_factory=TelemetrySettings)
 
     def __post_init__(self) -> None:
         server = self.server
+        for key, address in server.addresses():
+            self.tls.require_for(key, address)
+            self._require_secured(key, address)
         check_order(
             ("delayedDeliveryMinIndexCountPerBucket", self.pulsar.min_index_count_per_bucket),
             ("mutableIndexesMax", self.storage.mutable_indexes_max),
@@ -76,6 +82,20 @@ class Settings:
                 message_bytes_max = server.grpc_message_bytes_max
                 remedy = f"only {fitting} fit into grpcMessageBytesMax={message_bytes_max}: lower this or raise that"
                 raise InvalidInput(key, count, remedy)
+
+    def _require_secured(self, key: str, address: ListenAddress) -> None:
+        """Refuse to serve other machines in plain text or without authentication, unless that is allowed."""
+        if address.address.is_loopback or self.server.allow_insecure_listen:
+            return
+        otherwise = "or set allowInsecureListen=true if only trusted machines reach it"
+        if not address.is_secured:
+            raise InvalidInput(
+                key, str(address), f"other machines would connect in plain text: write tls://{address}, {otherwise}"
+            )
+        if not self.security.authentication_enabled:
+            raise InvalidInput(
+                key, str(address), f"any machine may do everything: set authenticationEnabled=true, {otherwise}"
+            )
 
     @property
     def read_bytes_max(self) -> int:
