@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from docs.reference import errors, exit_codes, metrics, settings
+from docs.reference import actions, errors, exit_codes, metrics, settings
 
 CONF: Final = Path("conf/tracker.conf")
 BEGIN: Final = "<!-- written by `make reference` -->"
@@ -20,6 +20,7 @@ TABLES: Final[dict[Path, Callable[[], str]]] = {
     Path("docs/reference/metrics.md"): metrics.render_table,
     Path("docs/reference/exit-codes.md"): exit_codes.render_table,
     Path("docs/reference/errors.md"): errors.render_table,
+    Path("docs/reference/actions.md"): actions.render_table,
 }
 
 
