@@ -21,7 +21,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME
 from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
 from delayed_tracker.service.server import BoundAddresses, TrackerServer, serve
-from delayed_tracker.service.settings.address import Address
+from delayed_tracker.service.settings.address import Address, ListenAddress, parse_addresses
 from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageInUse, UnknownStorageScheme
 from delayed_tracker.storage.maintenance.copy_marker import begin_copy
@@ -133,7 +133,7 @@ async def test_a_second_service_does_not_share_the_port():
 async def test_address_of_another_machine_is_refused():
     """192.0.2.1 is reserved for documentation: no machine has it."""
     with pytest.raises(AddressUnusable, match="grpcListenAddress"):
-        await TrackerServer(settings(grpc_listen_address="192.0.2.1:7650")).start()
+        await TrackerServer(settings(grpc_listen_address="192.0.2.1:7650", allow_insecure_listen=True)).start()
 
 
 async def test_storage_in_use_is_refused_and_releases_the_ports(tmp_path: Path):
@@ -292,8 +292,16 @@ async def test_a_connection_beyond_its_calls_still_learns_that_the_service_is_al
 
 def test_bound_addresses_travel_as_json():
     """The content of --ready-file is readable by any script."""
-    bound = BoundAddresses(Address("127.0.0.1", 1), Address("::1", 2))
-    assert json.loads(bound.to_json()) | {"pid": 0} == {"grpc": "127.0.0.1:1", "http": "[::1]:2", "pid": 0}
+    grpc_addresses = parse_addresses("127.0.0.1:1,tls://127.0.0.1:4")
+    bound = BoundAddresses.of(grpc_addresses, parse_addresses("[::1]:2"), ListenAddress(Address("::1", 3)))
+    assert json.loads(bound.to_json()) | {"pid": 0} == {
+        "grpc": "127.0.0.1:1",
+        "http": "[::1]:2",
+        "grpc_addresses": ["127.0.0.1:1", "tls://127.0.0.1:4"],
+        "http_addresses": ["[::1]:2"],
+        "health": "[::1]:3",
+        "pid": 0,
+    }
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate], ids=str)

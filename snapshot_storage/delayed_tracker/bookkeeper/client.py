@@ -11,7 +11,7 @@ from delayed_tracker.bookkeeper.errors import ClientClosed, NotOurs
 from delayed_tracker.bookkeeper.metadata.errors import LedgerExists, LedgerNotFound, MetadataConflict
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata, LedgerState
 from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore, Versioned
-from delayed_tracker.bookkeeper.metadata.zookeeper import Check, Operation, ZooKeeperClient, ZooKeeperTls
+from delayed_tracker.bookkeeper.metadata.zookeeper import Check, Operation, ZooKeeperClient
 from delayed_tracker.bookkeeper.placement.bookies import AddressOf, Bookies
 from delayed_tracker.bookkeeper.placement.connections import BookieConnections
 from delayed_tracker.bookkeeper.placement.quorums import Quorums
@@ -20,6 +20,7 @@ from delayed_tracker.bookkeeper.reading.reader import LedgerReader
 from delayed_tracker.bookkeeper.recovery.recovering import LedgerRecovery
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.stats import BookieStats
+from delayed_tracker.bookkeeper.tls import ZooKeeperTls
 from delayed_tracker.bookkeeper.wire.digest import Digest, DigestType
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
 

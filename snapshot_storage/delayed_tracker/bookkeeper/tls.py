@@ -11,13 +11,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from delayed_tracker.bookkeeper.metadata.zookeeper import ZooKeeperTls
 from delayed_tracker.core.values.errors import InvalidInput
 
 TLS_KEYS: Final = ("tls", "tlsCa", "tlsCertificate", "tlsKey", "tlsHostnameVerification")
 _FILES: Final = ("tlsCa", "tlsCertificate", "tlsKey")
 _SIDES: Final = ("none", "bookies", "zookeeper", "all")
 _BOOLEANS: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperTls:
+    """Files for TLS to ZooKeeper, all PEM."""
+
+    ca: str
+    """Certificates of the authorities that signed the servers' certificates."""
+    certificate: str | None = None
+    """This client's own, if the servers ask for one."""
+    key: str | None = None
+    check_hostname: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pytest
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.settings.address import Address
+from delayed_tracker.service.settings.address import Address, Transport, parse_addresses
 from delayed_tracker.service.settings.keys import Form, SettingKey
 from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, SETTING_KEYS, Settings
 from tests.service.harness.settings import settings_of
@@ -206,6 +206,9 @@ def test_the_url_of_an_add_log_needs_a_scheme():
         settings_of(add_log_url="data/adds")
 
 
+FILES = {"certificate_file_path": "/c.pem", "key_file_path": "/k.pem"}
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [
@@ -241,5 +244,40 @@ def test_keys_are_unique_and_documented():
 
 def test_service_listens_on_loopback_by_default():
     """By default other machines cannot reach the service."""
-    assert Settings().server.grpc_address.host == "127.0.0.1"
-    assert Settings().server.http_address.host == "127.0.0.1"
+    assert [address.address.host for _, address in Settings().server.addresses()] == ["127.0.0.1"] * 2
+    assert Settings().server.health_address is None
+
+
+def test_several_addresses_each_with_its_protection():
+    """They are divided by commas, and print as they are written."""
+    text = "127.0.0.1:1,tls://0.0.0.0:0,mtls://[::1]:3"
+    found = parse_addresses(text)
+    assert [each.transport for each in found] == [Transport.PLAIN, Transport.TLS, Transport.MTLS]
+    assert ",".join(map(str, found)) == text
+    assert [each.address.port for each in parse_addresses("a:0, a:0")] == [0, 0]
+    for refused in ("a:1,a:1", "http://a:1", "tls://", "a:1,", "plain://a:1"):
+        with pytest.raises(InvalidInput, match=r"grpcListenAddress.*tls:// or mtls://"):
+            settings_of(grpc_listen_address=refused)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"http_listen_address": "0.0.0.0:7651"}, "httpListenAddress.*plain text: write tls://0.0.0.0:7651"),
+        ({"grpc_listen_address": "127.0.0.1:1,broker-1:2"}, "grpcListenAddress.*broker-1:2.*plain text"),
+        ({"grpc_listen_address": "tls://[::]:1", **FILES}, "grpcListenAddress.*set authenticationEnabled=true"),
+        (
+            {"grpc_listen_address": "tls://[::1]:1"},
+            "tlsCertificateFilePath.*grpcListenAddress=tls://.* needs this file",
+        ),
+        ({"grpc_listen_address": "mtls://[::1]:1", **FILES}, "tlsTrustCertsFilePath.*needs this file"),
+        ({"health_listen_address": "tls://[::1]:1"}, "healthListenAddress.*give one host:port without TLS"),
+        ({"health_listen_address": "a:1,b:1"}, "healthListenAddress.*give one host:port without TLS"),
+    ],
+)
+def test_addresses_that_let_anybody_in_are_refused(given: dict[str, str], said: str):
+    """The error names the setting that closes the door, and the one that leaves it open."""
+    with pytest.raises(InvalidInput, match=said):
+        settings_of(**given)
+    if "healthListenAddress" not in said and "File" not in said:
+        settings_of(**given, allow_insecure_listen=True)

@@ -149,6 +149,8 @@ class TrackerServer:
         self._freed_memory = MemoryTrimmer(trim=trim_of_this_process())
         self.ledgers = LedgerAccess(settings.ledger.ledger_source_url, LedgerAnswers.of(settings))
         self._admin_hooks = admin_hooks or AdminHooks()
+        self.certificates: Certificates | None = None
+        """Certificates in force; None without an address with TLS."""
         self._guard: Guard | None = None
         self._rereading: list[asyncio.Task[None]] = []
         """Tasks that read keys, rules and certificates again."""
@@ -174,7 +176,7 @@ class TrackerServer:
             undo.push_async_callback(self.trackers.close)
             caps = self._connection_caps(open_count=0)
             self._guard = await Guard.load(self.settings.security, self.trackers.clock)
-            certificates = await self._certificates()
+            self.certificates = certificates = await self._load_certificates()
             # gRPC cannot release an address before it has served. Until the storage is open, plain sockets hold the
             # addresses.
             held = undo.enter_context(contextlib.ExitStack())
@@ -232,7 +234,7 @@ class TrackerServer:
         if settings.telemetry.log_level != before.telemetry.log_level:
             set_log_level(settings.telemetry.log_level)
 
-    async def _certificates(self) -> Certificates | None:
+    async def _load_certificates(self) -> Certificates | None:
         has_tls = any(address.is_secured for _, address in self.settings.server.addresses())
         return await Certificates.load(self.settings.tls, self.trackers.clock) if has_tls else None
 

@@ -27,6 +27,7 @@ from delayed_tracker.bookkeeper.metadata.errors import (
     ZooKeeperError,
     ZooKeeperUnavailable,
 )
+from delayed_tracker.bookkeeper.tls import ZooKeeperTls
 from delayed_tracker.core.values.errors import InvalidInput
 
 ANY_VERSION: Final = -1
@@ -95,18 +96,6 @@ class Check:
 
 Operation = Create | SetValue | Delete | Check
 """One part of :meth:`ZooKeeperClient.multi`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ZooKeeperTls:
-    """Files for TLS to ZooKeeper, all PEM."""
-
-    ca: str
-    """Certificates of the authorities that signed the servers' certificates."""
-    certificate: str | None = None
-    """This client's own, if the servers ask for one."""
-    key: str | None = None
-    check_hostname: bool = True
 
 
 class ZooKeeperClient:
