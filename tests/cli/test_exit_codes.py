@@ -5,6 +5,7 @@ import pytest
 from delayed_tracker.bookkeeper.metadata.errors import ZooKeeperUnavailable
 from delayed_tracker.cli.entry import run_installed
 from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
+from delayed_tracker.client import PermissionDenied, TlsFailed, Unauthenticated
 from delayed_tracker.cluster.errors import (
     BackupInvalid,
     BackupUnusable,
@@ -44,6 +45,7 @@ def test_numbers_never_change():
         "SERVICE_UNAVAILABLE": 5,
         "TRACKER_CONFLICT": 6,
         "BAD_DATA": 7,
+        "ACCESS_REFUSED": 8,
     }
 
 
@@ -70,6 +72,9 @@ def test_numbers_never_change():
         (ClusterNodeInvalid("x"), 7),
         (BackupInvalid("x"), 7),
         (BackupUnusable("x"), 4),
+        (TlsFailed("x"), 8),
+        (Unauthenticated("x"), 8),
+        (PermissionDenied("x"), 8),
         (SnapshotNotFound("x"), 1),
         (DelayedTrackerError("x"), 1),
     ],

@@ -1,8 +1,6 @@
 """Tests of commands about one tracker with a scripted service: their requests, output and end."""
 
-import asyncio
 import json
-import threading
 
 import grpc
 import pytest
@@ -10,7 +8,7 @@ from google.rpc import error_details_pb2
 
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tests.client.harness.scripted_service import ScriptedService, abort, scripted_service
+from tests.client.harness.scripted_service import ScriptedService, abort, scripted_service_of_threads
 
 TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "workers"]
 AT = ["--at", "2026-11-21T07:24:12.556Z"]
@@ -19,18 +17,10 @@ AT_MS = 1_795_245_852_556
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch):
-    """Run a scripted service in an event loop of its own, because commands block their thread."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    running = scripted_service()
-    scripted = asyncio.run_coroutine_threadsafe(running.__aenter__(), loop).result()
-    monkeypatch.setenv("DELAYED_TRACKER_SERVER", scripted.address)
-    yield scripted
-    asyncio.run_coroutine_threadsafe(running.__aexit__(None, None, None), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    """Run a scripted service in a thread of its own, because commands block theirs."""
+    with scripted_service_of_threads() as scripted:
+        monkeypatch.setenv("DELAYED_TRACKER_SERVER", scripted.address)
+        yield scripted
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.spark.main import PROGRAM
 from delayed_tracker.cli.spark.service_commit import OWNER, ServiceCommit
-from delayed_tracker.client import DelayedTrackerClient, Fenced, Position
+from delayed_tracker.client import ClientCredentials, DelayedTrackerClient, Fenced, Position
 from delayed_tracker.core.values.columns import BEFORE_ALL
 from delayed_tracker.spark.commit.commit import RebuiltTracker, StorageCommit
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
@@ -444,7 +444,7 @@ async def test_a_job_that_was_overtaken_on_a_service_changes_nothing(tmp_path):
     try:
         async with DelayedTrackerClient.connect(service.grpc_address) as client:
             await client.open_tracker(TOPIC, SUBSCRIPTION)
-        first, second = ServiceCommit(service.grpc_address), ServiceCommit(service.grpc_address)
+        first, second = (ServiceCommit(service.grpc_address, ClientCredentials()) for _ in range(2))
 
         def race():
             with first, second:

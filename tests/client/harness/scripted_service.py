@@ -1,7 +1,9 @@
 """gRPC server with scripted answers, for cases that a real service does not produce on command."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import grpc
 from google.protobuf.any_pb2 import Any
@@ -67,12 +69,15 @@ class ScriptedService:
             return grpc.stream_unary_rpc_method_handler(answer_all, **codecs)
         return grpc.unary_unary_rpc_method_handler(answer, **codecs)
 
-    async def start(self, address: str = "127.0.0.1:0") -> None:
+    async def start(self, address: str = "127.0.0.1:0", *, credentials: grpc.ServerCredentials | None = None) -> None:
         self._server = grpc.aio.server()
         for served in (SERVICE, LEDGERS):
             handlers = {method.name: self.handler(method) for method in served.methods}
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(served.full_name, handlers),))
-        port = self._server.add_insecure_port(address)
+        if credentials is None:
+            port = self._server.add_insecure_port(address)
+        else:
+            port = self._server.add_secure_port(address, credentials)
         self.address = f"127.0.0.1:{port}"
         await self._server.start()
 
@@ -81,14 +86,30 @@ class ScriptedService:
 
 
 @asynccontextmanager
-async def scripted_service() -> AsyncIterator[ScriptedService]:
+async def scripted_service(credentials: grpc.ServerCredentials | None = None) -> AsyncIterator[ScriptedService]:
     service = ScriptedService()
     service.on("OpenTracker", pb.OpenTrackerResponse(epoch=7, recovered_count=3, bucket_count=1))
-    await service.start()
+    await service.start(credentials=credentials)
     try:
         yield service
     finally:
         await service.stop()
+
+
+@contextmanager
+def scripted_service_of_threads(credentials: grpc.ServerCredentials | None = None) -> Iterator[ScriptedService]:
+    """Run the service in an event loop of its own, for callers that block their thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    running = scripted_service(credentials)
+    try:
+        yield asyncio.run_coroutine_threadsafe(running.__aenter__(), loop).result()
+        asyncio.run_coroutine_threadsafe(running.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 async def abort(context: grpc.aio.ServicerContext, code: grpc.StatusCode, message: str, *details: Message) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import grpc
 
-from delayed_tracker.client import ClientSettings, DelayedTrackerClient, blocking
+from delayed_tracker.client import ClientCredentials, ClientSettings, DelayedTrackerClient, blocking
 from tests.service.harness.shell import until
 
 _END = object()
@@ -18,12 +18,15 @@ class Shell(enum.Enum):
     BLOCKING = "blocking"
 
     @asynccontextmanager
-    async def connect(self, address: str, *, settings: ClientSettings | None = None):
+    async def connect(
+        self, address: str, *, settings: ClientSettings | None = None, credentials: ClientCredentials | None = None
+    ):
+        given = {"settings": settings, "credentials": credentials}
         if self is Shell.ASYNCIO:
-            async with DelayedTrackerClient.connect(address, settings=settings) as client:
+            async with DelayedTrackerClient.connect(address, **given) as client:
                 yield client
         else:
-            async with Threaded(blocking.DelayedTrackerClient.connect(address, settings=settings)) as client:
+            async with Threaded(blocking.DelayedTrackerClient.connect(address, **given)) as client:
                 yield client
 
 

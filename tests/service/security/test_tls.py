@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from datetime import timedelta
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,21 +19,30 @@ from delayed_tracker.service.settings.address import Address, Transport
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.harness.settings import settings_of
-from tests.service.security.certificates import DAY, Authority
+from tests.service.security.certificates import Authority, Certificate
 
 pytestmark = pytest.mark.slow
 
+DAY = timedelta(days=1)
 AUTHORITY = Authority()
 STRANGER = Authority("another authority")
-CLIENT = AUTHORITY.sign("dispatcher-1")
+CLIENT = AUTHORITY.issue("dispatcher-1")
 GOAWAY = 7
 """Frame of HTTP/2 by which a server ends a connection without ending its calls."""
 REF = pb.TrackerRef(topic="persistent://shop/orders/paid", subscription="billing")
 
 
+def write(directory: Path, name: str, signed: Certificate) -> tuple[Path, Path]:
+    """Write a certificate and its key as NAME.pem and NAME.key; return the paths."""
+    paths = directory / f"{name}.pem", directory / f"{name}.key"
+    for path, content in zip(paths, (signed.certificate, signed.key), strict=True):
+        path.write_bytes(content)
+    return paths
+
+
 def write_files(directory: Path, authority: Authority = AUTHORITY, **times) -> dict[str, str]:
     """Write the files of a service; return its settings."""
-    certificate, key = authority.sign("tracker", **times).write(directory, "server")
+    certificate, key = write(directory, "server", authority.issue("tracker", **times))
     trusted = directory / "trusted.pem"
     trusted.write_bytes(AUTHORITY.certificate)
     return {
@@ -100,17 +110,17 @@ async def stats_code(stub) -> grpc.StatusCode:
 
 async def test_each_address_lets_in_whom_it_says(tmp_path: Path):
     """TLS takes anybody who trusts the authority, mutual TLS only clients whom it has signed; plain text stays plain."""
-    client, _ = CLIENT.write(tmp_path, "client")
-    stranger, _ = STRANGER.sign("dispatcher-1").write(tmp_path, "stranger")
+    client, _ = write(tmp_path, "client", CLIENT)
+    stranger, _ = write(tmp_path, "stranger", STRANGER.issue("dispatcher-1"))
     async with running(write_files(tmp_path)) as service:
         for transport, given, code in [
             (Transport.TLS, {}, grpc.StatusCode.NOT_FOUND),
             (Transport.TLS, {"ca": STRANGER.certificate}, grpc.StatusCode.UNAVAILABLE),
             (Transport.MTLS, {"client": CLIENT}, grpc.StatusCode.NOT_FOUND),
             (Transport.MTLS, {}, grpc.StatusCode.UNAVAILABLE),
-            (Transport.MTLS, {"client": STRANGER.sign("dispatcher-1")}, grpc.StatusCode.UNAVAILABLE),
-            (Transport.MTLS, {"client": AUTHORITY.sign("late", ends=-DAY / 2)}, grpc.StatusCode.UNAVAILABLE),
-            (Transport.MTLS, {"client": AUTHORITY.sign("early", starts=DAY / 2)}, grpc.StatusCode.UNAVAILABLE),
+            (Transport.MTLS, {"client": STRANGER.issue("dispatcher-1")}, grpc.StatusCode.UNAVAILABLE),
+            (Transport.MTLS, {"client": AUTHORITY.expired("late")}, grpc.StatusCode.UNAVAILABLE),
+            (Transport.MTLS, {"client": AUTHORITY.not_yet_valid("early")}, grpc.StatusCode.UNAVAILABLE),
         ]:
             async with service.stub(transport, **given) as stub:
                 assert await stats_code(stub) is code, (transport, given)
@@ -140,15 +150,15 @@ async def test_old_versions_of_tls_are_refused(tmp_path: Path):
 
 async def test_the_name_of_a_certificate_is_the_role(tmp_path: Path):
     """With the provider tls, both ports judge a client by the CN of its certificate; who has none is refused."""
-    client, _ = CLIENT.write(tmp_path, "client")
+    client, _ = write(tmp_path, "client", CLIENT)
     secured = {
         "authentication_enabled": True,
         "authentication_providers": "tls",
         "authorization_enabled": True,
         "super_user_roles": "dispatcher-1",
     }
-    other = AUTHORITY.sign("dispatcher-2")
-    other_path, _ = other.write(tmp_path, "other")
+    other = AUTHORITY.issue("dispatcher-2")
+    other_path, _ = write(tmp_path, "other", other)
     async with running(write_files(tmp_path), **secured) as service:
         async with service.stub(Transport.MTLS, client=CLIENT) as stub:
             assert await stats_code(stub) is grpc.StatusCode.NOT_FOUND
@@ -196,8 +206,8 @@ async def test_new_files_are_for_new_connections(tmp_path: Path):
 async def test_a_certificate_that_ends_soon_is_warned_about(tmp_path: Path):
     """A week before its end, at the start and at each change."""
     with capture_logs() as lines:
-        async with running(write_files(tmp_path, ends=6 * DAY)) as service:
-            write_files(tmp_path, ends=8 * DAY)
+        async with running(write_files(tmp_path, ends_in=6 * DAY)) as service:
+            write_files(tmp_path, ends_in=8 * DAY)
             assert service.server.certificates is not None
             service.server.certificates.refresh()
     assert [line["event"] for line in lines if "ends" in line] == [

@@ -24,6 +24,9 @@ class ExitCode(enum.IntEnum):
     """The tracker has another owner, was cleared, or is not open: open it, if it should be yours."""
     BAD_DATA = 7
     """Ledgers, metadata or the demo's sample are damaged or incomplete: give others."""
+    ACCESS_REFUSED = 8
+    """The service refuses the token or the certificate, no rule permits the call, or TLS fails: give other credentials,
+    or ask for a rule."""
 
 
 _BY_REASON = {
@@ -65,6 +68,7 @@ _BY_REASON = {
     "OPEN_FILES_LIMIT_TOO_LOW": ExitCode.USAGE,
     "OVERLOADED": ExitCode.SERVICE_UNAVAILABLE,
     "PARTITIONED_TOPIC": ExitCode.USAGE,
+    "PERMISSION_DENIED": ExitCode.ACCESS_REFUSED,
     "PULSAR_BACKUP_INVALID": ExitCode.BAD_DATA,
     "PULSAR_BACKUP_UNUSABLE": ExitCode.STORAGE_UNUSABLE,
     "PULSAR_BROKER_UNAVAILABLE": ExitCode.SERVICE_UNAVAILABLE,
@@ -78,9 +82,11 @@ _BY_REASON = {
     "SHUTTING_DOWN": ExitCode.SERVICE_UNAVAILABLE,
     "SOURCE_UNREADABLE": ExitCode.BAD_DATA,
     "SUBSCRIPTION_NOT_FOUND": ExitCode.BAD_DATA,
+    "TLS_FAILED": ExitCode.ACCESS_REFUSED,
     "TOPIC_NOT_FOUND": ExitCode.BAD_DATA,
     "TRACKER_IN_MEMORY": ExitCode.USAGE,
     "TRACKER_NOT_OPEN": ExitCode.TRACKER_CONFLICT,
+    "UNAUTHENTICATED": ExitCode.ACCESS_REFUSED,
     "UNAVAILABLE": ExitCode.SERVICE_UNAVAILABLE,
     "UNKNOWN_STORAGE_SCHEME": ExitCode.USAGE,
     "SNAPSHOT_CONFLICT": ExitCode.TRACKER_CONFLICT,

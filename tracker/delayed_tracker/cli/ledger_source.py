@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from delayed_tracker.cli.terminal.options import VARIABLE_OF_OPTION
 from delayed_tracker.cli.terminal.output import progress
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.files.full_disk import FULL_DISK
@@ -16,7 +17,7 @@ from delayed_tracker.ledger.offload.blob_store import first_line
 from delayed_tracker.ledger.queries.topic_queries import TopicQueries
 from delayed_tracker.ledger.source_url import open_sources, split_sources
 
-SOURCE_VARIABLE: Final = "DELAYED_TRACKER_SOURCE"
+SOURCE_VARIABLE: Final = VARIABLE_OF_OPTION["--source"]
 
 
 def sources_given(context: typer.Context, param: typer.CallbackParam, value: list[str]) -> list[str]:

@@ -7,7 +7,8 @@ PROGRAM = Program(
     about=(
         "Tracks delayed messages of ledger-based message brokers: which are due, never early, never lost.\n\n"
         "Exit status: 0 done, 1 failed or a check did not hold, 2 bad option or configuration, 3 address in use, 4 storage "
-        "unusable, 5 service unavailable, 6 tracker not open or of another owner, 7 damaged or missing data."
+        "unusable, 5 service unavailable, 6 tracker not open or of another owner, 7 damaged or missing data, 8 credential or "
+        "permission refused."
     ),
     commands={
         "serve": "delayed_tracker.cli.service.serve:serve",

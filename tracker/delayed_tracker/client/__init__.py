@@ -22,11 +22,14 @@ from delayed_tracker.client.errors import (
     NotConnected,
     NotFound,
     Overloaded,
+    PermissionDenied,
     QueryNotSupported,
     ServiceFault,
     SessionClosed,
+    TlsFailed,
     TrackerCallError,
     TrackerNotOpen,
+    Unauthenticated,
     Unavailable,
     WrongEventLoop,
 )
@@ -47,6 +50,7 @@ from delayed_tracker.client.model.answers import (
     RescheduleResult,
     ResetAnswer,
 )
+from delayed_tracker.client.model.credentials import ClientCredentials, TokenFile
 from delayed_tracker.client.model.ledger_answers import (
     EntryPage,
     IndexLookupMode,
@@ -68,6 +72,7 @@ from delayed_tracker.client.model.reports import (
     TrackerSummary,
 )
 from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.model.tls import TlsCredentials
 from delayed_tracker.client.queues.add_stream import IndexBatch
 from delayed_tracker.client.queues.importing import ImportAnswer, SnapshotToImport
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
@@ -82,6 +87,7 @@ __all__ = [
     "CallTimedOut",
     "CancelAnswer",
     "Cleared",
+    "ClientCredentials",
     "ClientSettings",
     "DataLoss",
     "DelayedTrackerClient",
@@ -112,6 +118,7 @@ __all__ = [
     "OpenAnswer",
     "Overloaded",
     "PeekedMessages",
+    "PermissionDenied",
     "Position",
     "QueryNotSupported",
     "RescheduleAnswer",
@@ -124,12 +131,16 @@ __all__ = [
     "SnapshotVerdict",
     "StoredEntry",
     "TimeSeek",
+    "TlsCredentials",
+    "TlsFailed",
+    "TokenFile",
     "TrackerCallError",
     "TrackerNotOpen",
     "TrackerSession",
     "TrackerStats",
     "TrackerSummary",
     "TrackerView",
+    "Unauthenticated",
     "Unavailable",
     "UnreadableEntries",
     "WrongEventLoop",

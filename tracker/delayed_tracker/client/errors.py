@@ -6,6 +6,8 @@
     +-- TrackerCallError          any failed call; .reason, .metadata, .retry_after_s
         +-- InvalidArgument       change the request; .violations
         |   +-- BatchTooLarge     send less, or request less, in one call
+        +-- Unauthenticated       give another token or certificate
+        +-- PermissionDenied      ask an operator for a rule; .principal, .action, .topic
         +-- Fenced                another client opened the tracker later
         +-- TrackerNotOpen        open it (again)
         +-- NotFound              the ledgers have no such topic or message; it may exist later
@@ -14,6 +16,7 @@
         +-- Cleared               the tracker was cleared or closed while the call waited
         +-- Unavailable           try again after .retry_after_s
         |   +-- Overloaded        the service is at a limit; send or request less
+        |   +-- TlsFailed         client and service do not agree on TLS; change the address or the certificates
         |   +-- CallTimedOut      no answer in time; the call may have been applied
         +-- DataLoss              stored bytes are missing or corrupt
         +-- ServiceFault          any other failure of the service, or of a proxy between
@@ -84,6 +87,42 @@ class BatchTooLarge(InvalidArgument):
     reason = "BATCH_TOO_LARGE"
 
 
+class Unauthenticated(TrackerCallError):
+    """The service does not accept the token or the certificate, or got none; give another one. Nothing was applied.
+
+    The client repeats a call once if its token has been replaced meanwhile. A stream or a poll also ends with this error
+    when its token expires.
+    """
+
+    reason = "UNAUTHENTICATED"
+
+    @property
+    def principal(self) -> str:
+        """Role of a credential that was valid before; empty if the caller is unknown."""
+        return self.metadata.get("principal", "")
+
+
+class PermissionDenied(TrackerCallError):
+    """The principal may not take this action on this topic; ask an operator for a rule. Nothing was applied."""
+
+    reason = "PERMISSION_DENIED"
+
+    @property
+    def principal(self) -> str:
+        """Role that the service found in the credential."""
+        return self.metadata.get("principal", "")
+
+    @property
+    def action(self) -> str:
+        """Action that no rule grants: dispatch, read, payload, metrics or admin."""
+        return self.metadata.get("action", "")
+
+    @property
+    def topic(self) -> str:
+        """Topic of the call; empty if it has none."""
+        return self.metadata.get("topic", "")
+
+
 class Fenced(TrackerCallError):
     """Another client opened the tracker later; open it again only if this program should own it."""
 
@@ -132,6 +171,12 @@ class Overloaded(Unavailable):
     reason = "OVERLOADED"
 
 
+class TlsFailed(Unavailable):
+    """Client and service do not agree on TLS: one of them speaks plain gRPC, or a certificate is not accepted."""
+
+    reason = "TLS_FAILED"
+
+
 class CallTimedOut(Unavailable):
     """The call had no answer in time; it may or may not have been applied. Repeating it is harmless."""
 
@@ -178,6 +223,8 @@ class WrongEventLoop(DelayedTrackerError):
 
 
 _BY_REASON: Mapping[str, type[TrackerCallError]] = {
+    "UNAUTHENTICATED": Unauthenticated,
+    "PERMISSION_DENIED": PermissionDenied,
     "FENCED": Fenced,
     "TRACKER_NOT_OPEN": TrackerNotOpen,
     "IMPORT_UNDER_WAY": ImportRefused,
@@ -204,6 +251,8 @@ _BY_REASON: Mapping[str, type[TrackerCallError]] = {
 # For failures without a reason of the service: from gRPC itself, or from a proxy.
 _BY_CODE: Mapping[grpc.StatusCode, type[TrackerCallError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
     grpc.StatusCode.NOT_FOUND: TrackerNotOpen,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
     grpc.StatusCode.UNAVAILABLE: Unavailable,
@@ -216,6 +265,8 @@ _BY_CODE: Mapping[grpc.StatusCode, type[TrackerCallError]] = {
 _UNEXPLAINED: Mapping[grpc.StatusCode, str] = {
     grpc.StatusCode.UNAVAILABLE: "the service cannot be reached, or went away during the call ({}); try again",
     grpc.StatusCode.DEADLINE_EXCEEDED: "no answer in time ({}); the call may have been applied: try again",
+    grpc.StatusCode.UNAUTHENTICATED: "the service, or a proxy, refuses the credential ({}); give another one",
+    grpc.StatusCode.PERMISSION_DENIED: "the service, or a proxy, refuses the call ({}); ask its operator",
     grpc.StatusCode.UNIMPLEMENTED: "no delayed-tracker of this version answers there ({}); see which service listens",
 }
 

@@ -7,6 +7,7 @@ import typer
 
 from delayed_tracker.cli.spark.service_commit import SCHEME, ServiceCommit
 from delayed_tracker.cli.terminal.output import notice_console
+from delayed_tracker.client import ClientCredentials
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.commit.commit import CommitTarget, StorageCommit
 from delayed_tracker.spark.commit.owned_storage import is_shared
@@ -30,14 +31,17 @@ Commit = Annotated[
 ]
 
 
-def commit_target(target: str) -> CommitTarget:
+def commit_target(target: str, credentials: ClientCredentials) -> CommitTarget:
     """Return the target of a URL, not opened yet.
 
+    Args:
+        target: the URL.
+        credentials: for a service.
     Raises:
         InvalidInput, UnknownStorageScheme: the URL names no target.
     """
     if target.startswith(SCHEME):
-        return ServiceCommit(target.removeprefix(SCHEME))
+        return ServiceCommit(target.removeprefix(SCHEME), credentials)
     if target.startswith(PULSAR_SCHEME):
         return PulsarCommit(target, report=lambda sentence: notice_console().print(sentence, soft_wrap=True))
     try:

@@ -8,7 +8,7 @@ import numpy as np
 
 from delayed_tracker.cli.spark.commit_target import storage_file
 from delayed_tracker.cli.spark.service_commit import SCHEME
-from delayed_tracker.client import TrackerNotOpen
+from delayed_tracker.client import ClientCredentials, TrackerNotOpen
 from delayed_tracker.client.blocking import DelayedTrackerClient, TrackerView
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.errors import InvalidInput
@@ -34,16 +34,19 @@ class IndexTooDense(IndexNotReadable):
 
 
 @contextmanager
-def live_index(target: str) -> Iterator[LiveIndex]:
+def live_index(target: str, credentials: ClientCredentials) -> Iterator[LiveIndex]:
     """Open the index of a URL and yield it. Tasks read a storage that processes share, the driver any other index.
 
+    Args:
+        target: the URL.
+        credentials: for a service.
     Raises:
         StorageInUse: a service has the storage open: use that service.
         Unavailable: no service answers there.
         InvalidInput, UnknownStorageScheme: the URL names no index, or a file that does not exist.
     """
     if target.startswith(SCHEME):
-        with DelayedTrackerClient.connect(target.removeprefix(SCHEME)) as client:
+        with DelayedTrackerClient.connect(target.removeprefix(SCHEME), credentials=credentials) as client:
             yield DriverIndex(ServiceIndex(client))
         return
     storage = LiveSnapshots(target)

@@ -12,7 +12,8 @@ PROGRAM = Program(
     about=(
         "Rebuilds the index of delayed messages from the ledgers, with Spark.\n\n"
         "Exit status: 0 done, 1 failed or a check did not hold, 2 bad option or no Java, 4 storage or staging unusable, "
-        "5 service or ZooKeeper unavailable, 6 tracker of another owner, 7 damaged or missing data."
+        "5 service or ZooKeeper unavailable, 6 tracker of another owner, 7 damaged or missing data, 8 credential or "
+        "permission refused."
     ),
     commands={
         "rebuild": "delayed_tracker.cli.spark.rebuild:rebuild_command",

@@ -29,6 +29,8 @@ from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.failures import BadUsage
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set, reject_tilde_path
 from delayed_tracker.cli.terminal.output import notice_console, print_json, say, show, size, table
+from delayed_tracker.cli.terminal.service import with_credentials
+from delayed_tracker.client import ClientCredentials
 from delayed_tracker.spark.commit.pulsar_commit import SCHEME as PULSAR_SCHEME
 from delayed_tracker.spark.jobs.rebuild import rebuild
 from delayed_tracker.spark.settings import INDEXES_PER_TASK, RebuildSettings
@@ -48,6 +50,7 @@ _ACCOUNT = (
 )
 
 
+@with_credentials
 def rebuild_command(
     *,
     source: Source,
@@ -82,6 +85,7 @@ def rebuild_command(
     spark_option: SparkOptions = None,
     spark_log: SparkLog = None,
     prometheus: Prometheus = None,
+    credentials: ClientCredentials,
     as_json: AsJson = False,
 ) -> None:
     """Rebuild the index of all subscriptions of all topics from their ledgers, and replace the existing index.
@@ -119,7 +123,7 @@ def rebuild_command(
     )
     target = None
     if commit is not None and not dry_run:
-        target = commit_target(commit)
+        target = commit_target(commit, credentials)
         check_target(commit, target)
     with spark_job(master, spark_option, command="rebuild", source=source, as_json=as_json, log=spark_log) as (
         session,

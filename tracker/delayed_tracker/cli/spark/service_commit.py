@@ -8,8 +8,8 @@ from typing import Final, Self
 
 import google_crc32c
 
+from delayed_tracker.client import ClientCredentials, SnapshotToImport
 from delayed_tracker.client import Position as ClientPosition
-from delayed_tracker.client import SnapshotToImport
 from delayed_tracker.client.blocking import DelayedTrackerClient
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.spark.commit.commit import Committed, RebuiltTracker
@@ -24,10 +24,12 @@ class ServiceCommit:
 
     Args:
         address: host:port of its gRPC.
+        credentials: for it.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, credentials: ClientCredentials) -> None:
         self._address = address
+        self._credentials = credentials
         self._stack = ExitStack()
         self._client: DelayedTrackerClient | None = None
         self._epochs: dict[tuple[str, str], int] = {}
@@ -38,7 +40,9 @@ class ServiceCommit:
         Raises:
             Unavailable: no service answers there.
         """
-        self._client = self._stack.enter_context(DelayedTrackerClient.connect(self._address))
+        self._client = self._stack.enter_context(
+            DelayedTrackerClient.connect(self._address, credentials=self._credentials)
+        )
         return self
 
     def __exit__(

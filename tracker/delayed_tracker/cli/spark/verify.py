@@ -31,12 +31,15 @@ from delayed_tracker.cli.spark.running_job import spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
 from delayed_tracker.cli.terminal.output import counted, instant, jsonable, print_json, say, show, table
+from delayed_tracker.cli.terminal.service import with_credentials
 from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN
+from delayed_tracker.client import ClientCredentials
 from delayed_tracker.spark.jobs.verify import Verification, verify
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.steps.comparing import Comparison, NotCompared
 
 
+@with_credentials
 def verify_command(
     *,
     source: Source,
@@ -64,6 +67,7 @@ def verify_command(
     spark_option: SparkOptions = None,
     spark_log: SparkLog = None,
     prometheus: Prometheus = None,
+    credentials: ClientCredentials,
     as_json: AsJson = False,
 ) -> None:
     """Compare the index in use with the ledgers: list positions that are missing, extra, or have another deadline.
@@ -91,7 +95,7 @@ def verify_command(
         limits=settings_from(config, overrides, broker_conf).settings.tracker_limits(),
     )
     with (
-        live_index(against) as live,
+        live_index(against, credentials) as live,
         spark_job(master, spark_option, command="verify", source=source, as_json=as_json, log=spark_log) as (
             session,
             report,

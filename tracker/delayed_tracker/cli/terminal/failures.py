@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
+from delayed_tracker.cli.terminal.options import VARIABLE_OF_OPTION
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.service.settings.load import InvalidSettings
 from delayed_tracker.service.telemetry.printable import printable_lines
@@ -28,6 +29,10 @@ OPTION_OF_FIELD = {
     "owner": "--owner",
     "source": "--source",
     "step_ms": "--step-s",
+    "tls.ca": "--tls-ca",
+    "tls.certificate": "--tls-cert",
+    "tls.key": "--tls-key",
+    "token_file": "--token-file",
     "topic": "--topic",
     "topic_prefix": "--topic-prefix",
     "tracker.subscription": "--subscription",
@@ -46,8 +51,6 @@ _TYPED_AS = {
     "storage URL": "bucketSnapshotStorageUrl",
     "topicsPattern": "--topics-pattern",
 }
-_VARIABLE_OF_OPTION = {"--server": "DELAYED_TRACKER_SERVER", "--source": "DELAYED_TRACKER_SOURCE"}
-"""Environment variable that sets an option if the command line does not."""
 
 
 class BadUsage(DelayedTrackerError):
@@ -114,7 +117,7 @@ def print_error(error: DelayedTrackerError, line: CommandLine) -> None:
     message, metadata = error.message, error.metadata
     option = _TYPED_AS.get(metadata.get("field", ""))
     if option:
-        variable = _VARIABLE_OF_OPTION.get(option)
+        variable = VARIABLE_OF_OPTION.get(option)
         if variable is not None and variable in os.environ and line.given([option]) is None:
             option = variable
         message = option + message.removeprefix(metadata["field"])

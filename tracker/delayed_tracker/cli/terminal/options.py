@@ -1,7 +1,7 @@
 """Options that several subcommands share, declared once."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -16,14 +16,12 @@ def reject_tilde_path(param: typer.CallbackParam, value: Any) -> Any:
     return value
 
 
-DEFAULT_SERVER = "127.0.0.1:7650"
+VARIABLE_OF_OPTION: Final = {
+    option: f"DELAYED_TRACKER_{option.removeprefix('--').replace('-', '_').upper()}"
+    for option in ("--server", "--source", "--tls-ca", "--tls-cert", "--tls-key", "--token-file", "--token-over-plain")
+}
+"""Environment variable that sets an option if the command line does not."""
 
-Server = Annotated[
-    str,
-    typer.Option(
-        "--server", envvar="DELAYED_TRACKER_SERVER", help="Address of the running service.", metavar="HOST:PORT"
-    ),
-]
 Topic = Annotated[
     str,
     typer.Option("--topic", help="Full topic name, such as persistent://tenant/namespace/topic.", metavar="TOPIC"),

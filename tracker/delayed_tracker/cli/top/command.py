@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server
+from delayed_tracker.cli.terminal.options import AsJson
 from delayed_tracker.cli.terminal.output import answer_console, print_json_lines, say, show
+from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.top.drawing import plain_table, totals_lines
 from delayed_tracker.cli.top.rows import Sort, View
 from delayed_tracker.cli.top.screen import LiveScreen
 from delayed_tracker.cli.top.watch import Watch
-from delayed_tracker.client import ClientSettings, DelayedTrackerClient
+from delayed_tracker.client import ClientSettings
 
 ROWS_MAX = 1_000
 PLAIN_ROWS = 20
@@ -24,6 +25,7 @@ _INTERVAL_S_MAX = 3_600.0
 _CLIENT = ClientSettings(wait_for_ready=False)
 
 
+@of_service
 def top(
     *,
     interval_s: Annotated[
@@ -51,7 +53,7 @@ def top(
             help="Stop after this many refreshes; default: never on a terminal or with --json, else after one.",
         ),
     ] = None,
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Show the busiest trackers of a service, without opening any: pending and leased messages, rates, overdue ones.
@@ -67,7 +69,7 @@ def top(
     live = sys.stdout.isatty() and not console.is_dumb_terminal and not as_json
 
     async def watch() -> None:
-        async with DelayedTrackerClient.connect(server, settings=_CLIENT) as client:
+        async with service.connect(settings=_CLIENT) as client:
             looks = Watch(client, topic_prefix)
             if live:
                 await LiveScreen(looks, console, sort=sort, row_max=row_max).run(interval_s, count)

@@ -1,11 +1,11 @@
 """Command ``delayed-tracker add``: adds positions to a tracker."""
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import instant, print_json, show, table
+from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.tracker.deadlines import DeliverAt, InMs, require_deadline
 from delayed_tracker.cli.tracker.positions import Positions, columns, parse_positions
 from delayed_tracker.client import AddResult, Position
-from delayed_tracker.client.blocking import DelayedTrackerClient
 
 _MEANING = {
     AddResult.ADDED: "tracked from now on",
@@ -16,6 +16,7 @@ _MEANING = {
 }
 
 
+@of_service
 def add(
     *,
     positions: Positions,
@@ -23,7 +24,7 @@ def add(
     subscription: Subscription,
     deliver_at: DeliverAt = None,
     in_ms: InMs = None,
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Add positions with one deadline and print the result of each.
@@ -34,7 +35,7 @@ def add(
     """
     offered = parse_positions("LEDGER:ENTRY", positions)
     deadline = require_deadline(deliver_at, in_ms)
-    with DelayedTrackerClient.connect(server) as client, client.open_tracker(topic, subscription) as session:
+    with service.connect_blocking() as client, client.open_tracker(topic, subscription) as session:
         at_ms = deadline.for_service_of(session)
         answer = session.add_columns([at_ms] * len(offered), *columns(offered))
     by_result: dict[AddResult, list[Position]] = {result: [] for result in AddResult}

@@ -2,17 +2,19 @@
 
 import asyncio
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import instant, print_json, show, size, table
-from delayed_tracker.client import Bucket, DelayedTrackerClient
+from delayed_tracker.cli.terminal.service import Service, of_service
+from delayed_tracker.client import Bucket
 
 
-def buckets(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+@of_service
+def buckets(topic: Topic, subscription: Subscription, service: Service, as_json: AsJson = False) -> None:
     """List the buckets of one open tracker, without taking it over.
 
     Example: delayed-tracker buckets --topic persistent://lab/main/delayed --subscription workers
     """
-    listed = asyncio.run(_read(server, topic, subscription))
+    listed = asyncio.run(_read(service, topic, subscription))
     if as_json:
         print_json({"buckets": listed})
         return
@@ -39,6 +41,6 @@ def buckets(topic: Topic, subscription: Subscription, server: Server = DEFAULT_S
     show(rows)
 
 
-async def _read(server: str, topic: str, subscription: str) -> tuple[Bucket, ...]:
-    async with DelayedTrackerClient.connect(server) as client:
+async def _read(service: Service, topic: str, subscription: str) -> tuple[Bucket, ...]:
+    async with service.connect() as client:
         return await client.view_tracker(topic, subscription).buckets()

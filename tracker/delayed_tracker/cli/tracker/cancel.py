@@ -3,18 +3,19 @@
 import sys
 
 from delayed_tracker.cli.exit_codes import ExitCode
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import print_json, say
+from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.tracker.positions import Positions, as_ranges, columns, parse_positions
-from delayed_tracker.client.blocking import DelayedTrackerClient
 
 
+@of_service
 def cancel(
     *,
     positions: Positions,
     topic: Topic,
     subscription: Subscription,
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Cancel positions that are not leased. Acknowledge them in the cursor too, otherwise a replay adds them again.
@@ -25,7 +26,7 @@ def cancel(
     Example: delayed-tracker cancel --topic persistent://lab/main/delayed --subscription workers 7:3 7:10-19
     """
     chosen = parse_positions("LEDGER:ENTRY", positions)
-    with DelayedTrackerClient.connect(server) as client, client.open_tracker(topic, subscription) as session:
+    with service.connect_blocking() as client, client.open_tracker(topic, subscription) as session:
         answer = session.cancel(*columns(chosen))
     leased = [chosen[offset] for offset in answer.leased_offsets]
     unknown = [chosen[offset] for offset in answer.unknown_offsets]

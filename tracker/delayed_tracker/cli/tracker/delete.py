@@ -4,17 +4,18 @@ from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import counted, print_json, say
-from delayed_tracker.client.blocking import DelayedTrackerClient
+from delayed_tracker.cli.terminal.service import Service, of_service
 
 
+@of_service
 def delete(
     *,
     topic: Topic,
     subscription: Subscription,
     sure: Annotated[bool, typer.Option("--yes", help="Required: this cannot be undone.")] = False,
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Delete the tracker of a removed subscription with all snapshots, open or not, whatever its owner.
@@ -25,7 +26,7 @@ def delete(
         raise typer.BadParameter(
             f"give it to forget everything tracked for {subscription} of {topic}", param_hint="--yes"
         )
-    with DelayedTrackerClient.connect(server) as client:
+    with service.connect_blocking() as client:
         # Listed before the deletion, whose answer is the same for an empty tracker and for none.
         existed = any((row.topic, row.subscription) == (topic, subscription) for row in client.list_trackers(topic))
         deleted_count = client.delete_tracker(topic, subscription)

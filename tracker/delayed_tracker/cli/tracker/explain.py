@@ -4,13 +4,14 @@ from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import instant, print_json, say, show, table
+from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.tracker.positions import parse_position
-from delayed_tracker.client.blocking import DelayedTrackerClient
 from delayed_tracker.service.queries.explain import in_two_units
 
 
+@of_service
 def explain(
     *,
     position: Annotated[
@@ -18,7 +19,7 @@ def explain(
     ],
     topic: Topic,
     subscription: Subscription,
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Explain one message of an open tracker, without taking it over.
@@ -26,7 +27,7 @@ def explain(
     Example: delayed-tracker explain --topic persistent://lab/main/delayed --subscription workers 7:3
     """
     ledger_id, entry_id = parse_position("LEDGER:ENTRY", position)
-    with DelayedTrackerClient.connect(server) as client:
+    with service.connect_blocking() as client:
         found = client.view_tracker(topic, subscription).explain(ledger_id, entry_id)
     if as_json:
         print_json(found)

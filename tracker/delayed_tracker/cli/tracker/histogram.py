@@ -6,11 +6,11 @@ import typer
 from rich.bar import Bar
 from rich.console import RenderableType
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import answer_console, duration, instant, print_json, say, show, table
+from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.tracker.offering import parse_instant
 from delayed_tracker.client import DeliveryHistogram
-from delayed_tracker.client.blocking import DelayedTrackerClient
 from delayed_tracker.core.values.columns import INT63_MAX
 
 BAR_WIDTH = 50
@@ -19,6 +19,7 @@ BAR_WIDTH_MIN = 10
 _LABELS_WIDTH = len("│ 2026-11-21 07:24:12.556Z │ messages │  │")
 
 
+@of_service
 def histogram(
     *,
     topic: Topic,
@@ -33,7 +34,7 @@ def histogram(
         int, typer.Option("--step-s", min=1, max=INT63_MAX // 1_000, help="Width of a bar in seconds.")
     ] = 3_600,
     bar_count: Annotated[int, typer.Option("--bars", min=1, max=10_000, help="How many bars.")] = 24,
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Draw the number of messages of an open tracker in each interval of deadlines, without taking the tracker over.
@@ -44,7 +45,7 @@ def histogram(
     12
     """
     from_ms = None if from_instant is None else parse_instant("--from", from_instant)
-    with DelayedTrackerClient.connect(server) as client:
+    with service.connect_blocking() as client:
         view = client.view_tracker(topic, subscription)
         if from_ms is None:
             from_ms = view.next_delivery_time().server_time_ms

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import counted, print_json, say
+from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.tracker.positions import MarkDelete, parse_mark_delete
-from delayed_tracker.client.blocking import DelayedTrackerClient
 
 
+@of_service
 def open_tracker(
     *,
     topic: Topic,
@@ -18,7 +19,7 @@ def open_tracker(
     owner: Annotated[
         str | None, typer.Option("--owner", help="Who opens it, for operators to read; default: this host and process.")
     ] = None,
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Open a tracker: recover its snapshots if it is not loaded, and print the position to replay from.
@@ -29,7 +30,7 @@ def open_tracker(
     """
     position = parse_mark_delete("--mark-delete", mark_delete)
     with (
-        DelayedTrackerClient.connect(server) as client,
+        service.connect_blocking() as client,
         client.open_tracker(topic, subscription, owner=owner, mark_delete=position) as session,
     ):
         opened = session.opened

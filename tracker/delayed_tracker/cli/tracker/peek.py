@@ -4,13 +4,14 @@ from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import instant, print_json, say, show, table
+from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.tracker.offering import parse_instant
-from delayed_tracker.client.blocking import DelayedTrackerClient
 from delayed_tracker.core.values.errors import InvalidInput
 
 
+@of_service
 def peek(
     *,
     topic: Topic,
@@ -23,7 +24,7 @@ def peek(
         str | None, typer.Option("--until", help="Deadlines before this; default: no end.", metavar="INSTANT")
     ] = None,
     max_messages: Annotated[int, typer.Option("--max", min=1, max=10_000, help="At most this many messages.")] = 100,
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Print tracked messages of an open tracker by deadline, also from snapshots on disk, without taking any.
@@ -35,7 +36,7 @@ def peek(
     until_ms = None if until_instant is None else parse_instant("--until", until_instant)
     if until_ms is not None and until_ms <= from_ms:
         raise InvalidInput("--until", until_instant, "give a moment after that of --from, or leave it out")
-    with DelayedTrackerClient.connect(server) as client:
+    with service.connect_blocking() as client:
         peeked = client.view_tracker(topic, subscription).peek(max_messages, from_ms=from_ms, until_ms=until_ms)
     leased = frozenset(peeked.leased_offsets)
     messages = [

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import duration, instant, print_json, say, show, table
-from delayed_tracker.client import DelayedTrackerClient, DueMessages
+from delayed_tracker.cli.terminal.service import Service, of_service
+from delayed_tracker.client import DueMessages
 
 
 class LeaseAction(enum.StrEnum):
@@ -33,6 +34,7 @@ class Polled:
     messages: DueMessages
 
 
+@of_service
 def poll(
     *,
     topic: Topic,
@@ -45,7 +47,7 @@ def poll(
     afterwards: Annotated[LeaseAction, typer.Option("--then", help="What to do with them once printed.")] = (
         LeaseAction.NACK
     ),
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Print the due messages, then give them back (or acknowledge them with --then ack).
@@ -56,7 +58,7 @@ def poll(
     """
     polled = asyncio.run(
         _poll(
-            server,
+            service,
             topic,
             subscription,
             max_messages=max_messages,
@@ -93,7 +95,7 @@ def poll(
 
 
 async def _poll(
-    server: str,
+    service: Service,
     topic: str,
     subscription: str,
     *,
@@ -103,7 +105,7 @@ async def _poll(
     afterwards: LeaseAction,
 ) -> Polled:
     async with (
-        DelayedTrackerClient.connect(server) as client,
+        service.connect() as client,
         await client.open_tracker(topic, subscription) as session,
     ):
         lease = await session.poll(max_messages, wait_ms=wait_ms, lease_ms=lease_ms)

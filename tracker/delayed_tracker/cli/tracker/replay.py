@@ -10,10 +10,11 @@ import typer
 
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.ledger_source import SourceUnreadable
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic, reject_tilde_path
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic, reject_tilde_path
 from delayed_tracker.cli.terminal.output import duration, print_json, progress, say, show, table
+from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.tracker.offering import OfferOutcome, offer, parse_instant, server_now_ms, shifted
-from delayed_tracker.client import DelayedTrackerClient, Position
+from delayed_tracker.client import Position
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import ErrorPolicy
@@ -79,6 +80,7 @@ class Reconciliation:
         return self.delayed_count == withheld + self.offered_count and self.offered_count == outcomes
 
 
+@of_service
 def replay(
     *,
     topic: Topic,
@@ -133,7 +135,7 @@ def replay(
             metavar="INSTANT",
         ),
     ] = None,
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Add a topic's delayed messages of one subscription to a running service.
@@ -166,7 +168,7 @@ def replay(
         raise InvalidInput(missing, "", "give --bookie and --metadata, or --source bookkeeper+zk:HOST:PORT")
     mark_delete = None if report.mark_delete == BEFORE_ALL else Position(*report.mark_delete)
     outcome, shift_ms = asyncio.run(
-        _offer(server, report.topic, subscription, report.indexes, mark_delete=mark_delete, instant_ms=instant_ms)
+        _offer(service, report.topic, subscription, report.indexes, mark_delete=mark_delete, instant_ms=instant_ms)
     )
     account = reconcile(report.topic, subscription, report, outcome, shift_ms=shift_ms)
     if as_json:
@@ -271,7 +273,7 @@ def reconcile(
 
 
 async def _offer(
-    server: str,
+    service: Service,
     topic: str,
     subscription: str,
     indexes: IndexColumns,
@@ -280,7 +282,7 @@ async def _offer(
     instant_ms: int | None,
 ) -> tuple[OfferOutcome, int]:
     async with (
-        DelayedTrackerClient.connect(server) as client,
+        service.connect() as client,
         await client.open_tracker(topic, subscription, mark_delete=mark_delete) as session,
     ):
         shift_ms = 0 if instant_ms is None else await server_now_ms(session) - instant_ms

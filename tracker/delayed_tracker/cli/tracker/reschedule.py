@@ -3,12 +3,12 @@
 import sys
 
 from delayed_tracker.cli.exit_codes import ExitCode
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import instant, print_json, say
+from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.tracker.deadlines import DeliverAt, InMs, require_deadline
 from delayed_tracker.cli.tracker.positions import Positions, as_ranges, columns, parse_positions
 from delayed_tracker.client import Position, RescheduleResult
-from delayed_tracker.client.blocking import DelayedTrackerClient
 
 _MEANING = {
     RescheduleResult.DUE: "due now: the next poll returns it",
@@ -19,6 +19,7 @@ _MEANING = {
 }
 
 
+@of_service
 def reschedule(
     *,
     positions: Positions,
@@ -26,7 +27,7 @@ def reschedule(
     subscription: Subscription,
     deliver_at: DeliverAt = None,
     in_ms: InMs = None,
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """Give tracked positions that are not leased another deadline, sooner or later, and print the result of each.
@@ -40,7 +41,7 @@ def reschedule(
     """
     chosen = parse_positions("LEDGER:ENTRY", positions)
     deadline = require_deadline(deliver_at, in_ms)
-    with DelayedTrackerClient.connect(server) as client, client.open_tracker(topic, subscription) as session:
+    with service.connect_blocking() as client, client.open_tracker(topic, subscription) as session:
         at_ms = deadline.for_service_of(session)
         answer = session.reschedule([at_ms] * len(chosen), *columns(chosen))
     found: dict[RescheduleResult, list[Position]] = {result: [] for result in _MEANING}

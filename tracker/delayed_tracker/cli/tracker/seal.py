@@ -1,18 +1,19 @@
 """Command ``delayed-tracker seal``: stores the mutable bucket of a tracker as a snapshot."""
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import print_json, say
-from delayed_tracker.client.blocking import DelayedTrackerClient
+from delayed_tracker.cli.terminal.service import Service, of_service
 
 
-def seal(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+@of_service
+def seal(topic: Topic, subscription: Subscription, service: Service, as_json: AsJson = False) -> None:
     """Seal the mutable bucket of a tracker, however small; its snapshot is stored soon afterwards.
 
     This opens the tracker and takes it over: a dispatcher that had it open is fenced and must open it again.
 
     Example: delayed-tracker seal --topic persistent://lab/main/delayed --subscription workers
     """
-    with DelayedTrackerClient.connect(server) as client, client.open_tracker(topic, subscription) as session:
+    with service.connect_blocking() as client, client.open_tracker(topic, subscription) as session:
         sealed_count = session.seal()
     if as_json:
         print_json({"sealed_count": sealed_count})

@@ -2,20 +2,22 @@
 
 import asyncio
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import instant, print_json, say, show, size, table
-from delayed_tracker.client import DelayedTrackerClient, TrackerStats
+from delayed_tracker.cli.terminal.service import Service, of_service
+from delayed_tracker.client import TrackerStats
 
 _TIMES = frozenset({"next_delivery_at_ms", "server_time_ms"})
 _SIZES = frozenset({"snapshot_bytes", "membership_bytes", "memory_bytes", "log_bytes"})
 
 
-def stats(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+@of_service
+def stats(topic: Topic, subscription: Subscription, service: Service, as_json: AsJson = False) -> None:
     """Print sizes and counters of one open tracker, without taking it over.
 
     Example: delayed-tracker stats --topic persistent://lab/main/delayed --subscription workers
     """
-    answer = asyncio.run(_read(server, topic, subscription))
+    answer = asyncio.run(_read(service, topic, subscription))
     if as_json:
         print_json(answer)
         return
@@ -34,6 +36,6 @@ def stats(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SER
         say(f"{answer.unaccounted_count} positions are missing from all counters: please report this")
 
 
-async def _read(server: str, topic: str, subscription: str) -> TrackerStats:
-    async with DelayedTrackerClient.connect(server) as client:
+async def _read(service: Service, topic: str, subscription: str) -> TrackerStats:
+    async with service.connect() as client:
         return await client.view_tracker(topic, subscription).stats()

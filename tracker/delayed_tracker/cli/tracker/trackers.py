@@ -4,25 +4,26 @@ from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server
+from delayed_tracker.cli.terminal.options import AsJson
 from delayed_tracker.cli.terminal.output import counted, instant, print_json, say, show, table
+from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.client import TrackerSummary
-from delayed_tracker.client.blocking import DelayedTrackerClient
 
 
+@of_service
 def trackers(
     *,
     topic_prefix: Annotated[
         str, typer.Option("--topic-prefix", help="Only topics that begin with this.", metavar="TEXT")
     ] = "",
-    server: Server = DEFAULT_SERVER,
+    service: Service,
     as_json: AsJson = False,
 ) -> None:
     """List the trackers of a service, open or only on disk, without opening any.
 
     Example: delayed-tracker trackers --topic-prefix persistent://lab/main/
     """
-    with DelayedTrackerClient.connect(server) as client:
+    with service.connect_blocking() as client:
         listed = list(client.list_trackers(topic_prefix))
     if as_json:
         print_json({"trackers": listed})

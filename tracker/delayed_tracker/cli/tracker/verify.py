@@ -3,17 +3,18 @@
 import sys
 
 from delayed_tracker.cli.exit_codes import ExitCode
-from delayed_tracker.cli.terminal.options import DEFAULT_SERVER, AsJson, Server, Subscription, Topic
+from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import print_json, say, show, size, table
-from delayed_tracker.client.blocking import DelayedTrackerClient
+from delayed_tracker.cli.terminal.service import Service, of_service
 
 
-def verify(topic: Topic, subscription: Subscription, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+@of_service
+def verify(topic: Topic, subscription: Subscription, service: Service, as_json: AsJson = False) -> None:
     """Verify the snapshots of a tracker, open or not, and change nothing; the exit status is 1 if one has a problem.
 
     Example: delayed-tracker verify --topic persistent://lab/main/delayed --subscription workers
     """
-    with DelayedTrackerClient.connect(server) as client:
+    with service.connect_blocking() as client:
         report = client.view_tracker(topic, subscription).verify()
     if as_json:
         print_json(

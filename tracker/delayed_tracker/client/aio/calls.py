@@ -11,8 +11,11 @@ from google.protobuf.message import Message
 
 from delayed_tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, WrongEventLoop, call_error
 from delayed_tracker.client.model.channel import channel_options, method_path, serialized, unreachable_error
+from delayed_tracker.client.model.credentials import NO_CREDENTIALS, BearerTokens, ClientCredentials
+from delayed_tracker.client.model.diagnosis import tls_fault
 from delayed_tracker.client.model.exchange import Call, Exchange
 from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.model.tls import channel_credentials
 from delayed_tracker.client.queues.overload import pause_before_retry_s
 from delayed_tracker.v1 import tracker_pb2 as pb
 
@@ -25,10 +28,21 @@ ImportCall = grpc.aio.StreamUnaryCall[pb.ImportSnapshotsRequest, pb.ImportSnapsh
 class Calls:
     """Calls of one channel to one service."""
 
-    def __init__(self, address: str, settings: ClientSettings) -> None:
+    def __init__(self, address: str, settings: ClientSettings, credentials: ClientCredentials = NO_CREDENTIALS) -> None:
+        """Create the channel, which connects at the first call.
+
+        Raises:
+            InvalidInput: a certificate or the token cannot be read or used.
+        """
         self.address = address
         self.settings = settings
-        self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
+        self._tls = credentials.tls
+        self._tokens = BearerTokens(credentials.token)
+        options = channel_options(settings)
+        if self._tls is None:
+            self._channel = grpc.aio.insecure_channel(address, options=options)
+        else:
+            self._channel = grpc.aio.secure_channel(address, channel_credentials(self._tls), options=options)
         self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -37,13 +51,15 @@ class Calls:
         """Return when the service can be reached.
 
         Raises:
+            TlsFailed: client and service do not agree on TLS.
             Unavailable: not reached within ``connect_timeout_s``.
         """
         try:
             async with asyncio.timeout(self.settings.connect_timeout_s):
                 await self._channel.channel_ready()
         except TimeoutError as error:
-            raise unreachable_error(self.address, self.settings) from error
+            fault = await asyncio.to_thread(tls_fault, self.address, self._tls)
+            raise unreachable_error(self.address, self.settings, fault) from error
 
     async def perform(self, exchange: Exchange[Result]) -> Result:
         """Make the calls of an exchange, one after the other.
@@ -75,7 +91,8 @@ class Calls:
             request_serializer=serialized,
             response_deserializer=pb.AddMessagesStreamResponse.FromString,
         )
-        return performer()  # type: ignore[call-arg]  # grpc-stubs requires the requests here; they may be written later
+        # grpc-stubs requires the requests here; they may be written later.
+        return performer(metadata=self._tokens.metadata())  # type: ignore[call-arg]
 
     async def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
         """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
@@ -85,7 +102,9 @@ class Calls:
             request_serializer=serialized,
             response_deserializer=pb.ImportSnapshotsResponse.FromString,
         )
-        call = performer(timeout=self.settings.import_timeout_s)  # type: ignore[call-arg]  # as for add_stream
+        call = performer(  # type: ignore[call-arg]  # as for add_stream
+            timeout=self.settings.import_timeout_s, metadata=self._tokens.metadata()
+        )
         try:
             return await upload(call, requests)
         except grpc.aio.AioRpcError as error:
@@ -114,11 +133,17 @@ class Calls:
         clock = asyncio.get_running_loop().time
         left_s = call.timeout_s or self.settings.call_timeout_s
         ends_s = clock() + left_s
+        metadata = self._tokens.metadata()
+        renewed = False
         while True:
             try:
-                return await performer(call.request, timeout=left_s)
+                return await performer(call.request, timeout=left_s, metadata=metadata)
             except grpc.aio.AioRpcError as error:
                 failure = self.failure(error)
+                newer = None if renewed else self._tokens.after_refusal(failure, metadata)
+                if newer is not None and (left_s := ends_s - clock()) > 0:
+                    metadata, renewed = newer, True
+                    continue
                 chance = random.random()  # noqa: S311  # jitter, not a secret
                 pause_s = pause_before_retry_s(failure, left_s=ends_s - clock(), chance=chance)
                 if pause_s is None:

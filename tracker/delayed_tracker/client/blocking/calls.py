@@ -11,8 +11,11 @@ from google.protobuf.message import Message
 
 from delayed_tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
 from delayed_tracker.client.model.channel import channel_options, method_path, serialized, unreachable_error
+from delayed_tracker.client.model.credentials import NO_CREDENTIALS, BearerTokens, ClientCredentials
+from delayed_tracker.client.model.diagnosis import tls_fault
 from delayed_tracker.client.model.exchange import Call, Exchange, performed
 from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.model.tls import channel_credentials
 from delayed_tracker.client.queues.overload import pause_before_retry_s
 from delayed_tracker.v1 import tracker_pb2 as pb
 
@@ -24,10 +27,21 @@ StreamCall: TypeAlias = "grpc.CallIterator[pb.AddMessagesStreamResponse]"
 class Calls:
     """Calls of one channel to one service; any thread may make them."""
 
-    def __init__(self, address: str, settings: ClientSettings) -> None:
+    def __init__(self, address: str, settings: ClientSettings, credentials: ClientCredentials = NO_CREDENTIALS) -> None:
+        """Create the channel, which connects at the first call.
+
+        Raises:
+            InvalidInput: a certificate or the token cannot be read or used.
+        """
         self.address = address
         self.settings = settings
-        self._channel = grpc.insecure_channel(address, options=channel_options(settings))
+        self._tls = credentials.tls
+        self._tokens = BearerTokens(credentials.token)
+        options = channel_options(settings)
+        if self._tls is None:
+            self._channel = grpc.insecure_channel(address, options=options)
+        else:
+            self._channel = grpc.secure_channel(address, channel_credentials(self._tls), options=options)
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
         self._closing = threading.Event()
 
@@ -35,6 +49,7 @@ class Calls:
         """Return when the service can be reached.
 
         Raises:
+            TlsFailed: client and service do not agree on TLS.
             Unavailable: not reached within ``connect_timeout_s``.
         """
         ready = grpc.channel_ready_future(self._channel)
@@ -42,7 +57,7 @@ class Calls:
             ready.result(timeout=self.settings.connect_timeout_s)
         except grpc.FutureTimeoutError as error:
             ready.cancel()
-            raise unreachable_error(self.address, self.settings) from error
+            raise unreachable_error(self.address, self.settings, tls_fault(self.address, self._tls)) from error
 
     def perform(self, exchange: Exchange[Result]) -> Result:
         """Make the calls of an exchange, one after the other.
@@ -63,7 +78,7 @@ class Calls:
             request_serializer=serialized,
             response_deserializer=pb.AddMessagesStreamResponse.FromString,
         )
-        return performer(requests)
+        return performer(requests, metadata=self._tokens.metadata())
 
     def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
         """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
@@ -74,8 +89,11 @@ class Calls:
             response_deserializer=pb.ImportSnapshotsResponse.FromString,
         )
         made = _Requests(requests)
+        metadata = self._tokens.metadata()
         try:
-            answer: pb.ImportSnapshotsResponse = performer(iter(made), timeout=self.settings.import_timeout_s)
+            answer: pb.ImportSnapshotsResponse = performer(
+                iter(made), timeout=self.settings.import_timeout_s, metadata=metadata
+            )
         except grpc.RpcError as error:
             if made.error is not None:
                 raise made.error from error
@@ -107,11 +125,17 @@ class Calls:
             self._methods[call.method] = performer
         left_s = call.timeout_s or self.settings.call_timeout_s
         ends_s = time.monotonic() + left_s
+        metadata = self._tokens.metadata()
+        renewed = False
         while True:
             try:
-                return performer(call.request, timeout=left_s)
+                return performer(call.request, timeout=left_s, metadata=metadata)
             except grpc.RpcError as error:
                 failure = self.failure(error)
+                newer = None if renewed else self._tokens.after_refusal(failure, metadata)
+                if newer is not None and (left_s := ends_s - time.monotonic()) > 0:
+                    metadata, renewed = newer, True
+                    continue
                 chance = random.random()  # noqa: S311  # jitter, not a secret
                 pause_s = pause_before_retry_s(failure, left_s=ends_s - time.monotonic(), chance=chance)
                 if pause_s is None:

@@ -24,6 +24,7 @@ from delayed_tracker.client.errors import NotConnected, SessionClosed
 from delayed_tracker.client.model.answers import Position
 from delayed_tracker.client.model.bounds import require_type
 from delayed_tracker.client.model.channel import require_address
+from delayed_tracker.client.model.credentials import NO_CREDENTIALS, ClientCredentials
 from delayed_tracker.client.model.reports import TrackerSummary
 from delayed_tracker.client.model.settings import ClientSettings
 from delayed_tracker.client.queues.importing import ImportAnswer, SnapshotToImport, import_answer, import_requests
@@ -34,30 +35,41 @@ from delayed_tracker.client.rules.view import ViewRules
 class DelayedTrackerClient:
     """Connection to one service. Made by :meth:`connect`. Threads may share it."""
 
-    def __init__(self, address: str, settings: ClientSettings) -> None:
+    def __init__(self, address: str, settings: ClientSettings, credentials: ClientCredentials = NO_CREDENTIALS) -> None:
         self._address = require_address(address)
+        credentials.require_private(address)
+        self._credentials = credentials
         self._rules = ServiceRules(settings)
         self._connected: Calls | None = None
 
     @classmethod
-    def connect(cls, address: str, *, settings: ClientSettings | None = None) -> Self:
+    def connect(
+        cls, address: str, *, settings: ClientSettings | None = None, credentials: ClientCredentials | None = None
+    ) -> Self:
         """Connect for the duration of a context: ``with DelayedTrackerClient.connect(address) as client``.
 
         Args:
             address: host:port of the service.
             settings: timeouts and batching; None is the defaults.
+            credentials: certificates and a token; None connects without encryption and sends no token.
         Raises:
+            InvalidInput: a token would go to another machine without encryption; on entering the context, a file of the
+                credentials cannot be read or used.
+            TlsFailed: on entering the context, client and service do not agree on TLS.
             Unavailable: on entering the context, if no service answers there within ``connect_timeout_s``.
         """
         if settings is None:
             settings = ClientSettings()
         require_type("settings", settings, ClientSettings, "give ClientSettings, or None for the defaults")
-        return cls(address, settings)
+        if credentials is None:
+            credentials = NO_CREDENTIALS
+        require_type("credentials", credentials, ClientCredentials, "give ClientCredentials, or None for none")
+        return cls(address, settings, credentials)
 
     def __enter__(self) -> Self:
         if self._connected is not None:
             raise SessionClosed("a client connects once; connect again for another")
-        self._connected = Calls(self._address, self._rules.settings)
+        self._connected = Calls(self._address, self._rules.settings, self._credentials)
         try:
             self._connected.connected()
         except BaseException:

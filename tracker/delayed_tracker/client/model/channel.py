@@ -21,7 +21,7 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from delayed_tracker.client.errors import Unavailable
+from delayed_tracker.client.errors import TlsFailed, Unavailable
 from delayed_tracker.client.model.bounds import require_type
 from delayed_tracker.client.model.settings import ClientSettings
 from delayed_tracker.core.values.errors import InvalidInput
@@ -70,6 +70,8 @@ _PORT_MAX: Final = 65_535
 _HOST_PORT: Final = re.compile(r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.%\w]+\]):(?P<port>\d{1,5})", re.ASCII)
 _TARGET: Final = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|xds):\S*[/:]\S+")
 """Targets that gRPC resolves itself, such as ``dns:///tracker.lab:7650`` and ``unix:/run/tracker.sock``."""
+_ONE_HOST: Final = re.compile(r"\A(?:dns:(?://[^/]*/)?|ipv4:|ipv6:)")
+"""Beginning of targets that are a host and a port."""
 
 
 def service_config(settings: ClientSettings) -> str:
@@ -134,8 +136,29 @@ def require_address(address: str) -> str:
     return address
 
 
-def unreachable_error(address: str, settings: ClientSettings) -> Unavailable:
-    """Return the error for a service that was not reached in time."""
+def is_socket_file(address: str) -> bool:
+    """Return True if the address is of a Unix socket, which ends on this machine."""
+    return address.startswith(("unix:", "unix-abstract:"))
+
+
+def host_and_port(address: str) -> tuple[str, int] | None:
+    """Return host and port of an address that has one of each, an IPv6 address without brackets; None otherwise."""
+    found = _HOST_PORT.fullmatch(_ONE_HOST.sub("", address))
+    if not found:
+        return None
+    return found[1].strip("[]"), int(found["port"])
+
+
+def unreachable_error(address: str, settings: ClientSettings, tls_fault: str | None) -> Unavailable:
+    """Return the error for a service that was not reached in time.
+
+    Args:
+        address: of the service.
+        settings: with the time.
+        tls_fault: disagreement about TLS, if that is the reason.
+    """
+    if tls_fault is not None:
+        return TlsFailed(tls_fault)
     return Unavailable(
         f"no service answers at {address} within {settings.connect_timeout_s:g} s; "
         "start it with `delayed-tracker serve`, or give the address of its gRPC (grpcListenAddress)"

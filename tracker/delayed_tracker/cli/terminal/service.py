@@ -1,0 +1,165 @@
+"""Options of the commands that talk to a running service: its address, TLS, and the token.
+
+A command takes one ``service: Service``; :func:`of_service` declares the options in its place.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from delayed_tracker.cli.terminal.options import VARIABLE_OF_OPTION, reject_tilde_path
+from delayed_tracker.client import (
+    ClientCredentials,
+    ClientSettings,
+    DelayedTrackerClient,
+    TlsCredentials,
+    TokenFile,
+    blocking,
+)
+
+DEFAULT_SERVER: Final = "127.0.0.1:7650"
+TLS_SCHEME: Final = "tls://"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Address of a service, and the credentials for it."""
+
+    address: str
+    credentials: ClientCredentials
+
+    def connect(self, *, settings: ClientSettings | None = None) -> DelayedTrackerClient:
+        """Return a client to be entered."""
+        return DelayedTrackerClient.connect(self.address, settings=settings, credentials=self.credentials)
+
+    def connect_blocking(self) -> blocking.DelayedTrackerClient:
+        """Return a client without an event loop, to be entered."""
+        return blocking.DelayedTrackerClient.connect(self.address, credentials=self.credentials)
+
+
+def _file(option: str, help_: str) -> Any:
+    return typer.Option(
+        option, envvar=VARIABLE_OF_OPTION[option], help=help_, metavar="FILE", callback=reject_tilde_path
+    )
+
+
+Server = Annotated[
+    str,
+    typer.Option(
+        "--server",
+        envvar=VARIABLE_OF_OPTION["--server"],
+        help="Address of the running service; tls://HOST:PORT demands TLS.",
+        metavar="HOST:PORT",
+    ),
+]
+TlsCa = Annotated[
+    Path | None,
+    _file("--tls-ca", "Certificates (PEM) of the authorities that sign the service's; connects with TLS."),
+]
+TlsCert = Annotated[Path | None, _file("--tls-cert", "The client's certificate (PEM); connects with TLS.")]
+TlsKey = Annotated[Path | None, _file("--tls-key", "Private key (PEM) of --tls-cert.")]
+TokenFromFile = Annotated[
+    Path | None, _file("--token-file", "File with the token to show to the service, read again when it changes.")
+]
+TokenOverPlain = Annotated[
+    bool,
+    typer.Option(
+        "--token-over-plain",
+        envvar=VARIABLE_OF_OPTION["--token-over-plain"],
+        help="Send the token to another machine without TLS, where everybody on the way can read it.",
+    ),
+]
+
+
+def _credentials_of(
+    *,
+    tls: bool = False,
+    tls_ca: Path | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    token_file: Path | None = None,
+    token_over_plain: bool = False,
+) -> ClientCredentials:
+    """Return the credentials of the options, each of which is an argument; ``tls`` demands TLS without any file, too.
+
+    Raises:
+        InvalidInput: a certificate without its key, or the other way round.
+    """
+    is_tls = tls or any(path is not None for path in (tls_ca, tls_cert, tls_key))
+    return ClientCredentials(
+        tls=TlsCredentials(ca=tls_ca, certificate=tls_cert, key=tls_key) if is_tls else None,
+        token=None if token_file is None else TokenFile(token_file),
+        token_over_plain=token_over_plain,
+    )
+
+
+def of_service(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a service in place of its parameter ``service``."""
+
+    def with_options(
+        *,
+        server: Server = DEFAULT_SERVER,
+        tls_ca: TlsCa = None,
+        tls_cert: TlsCert = None,
+        tls_key: TlsKey = None,
+        token_file: TokenFromFile = None,
+        token_over_plain: TokenOverPlain = False,
+        **others: Any,
+    ) -> None:
+        credentials = _credentials_of(
+            tls=server.startswith(TLS_SCHEME),
+            tls_ca=tls_ca,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            token_file=token_file,
+            token_over_plain=token_over_plain,
+        )
+        command(service=Service(server.removeprefix(TLS_SCHEME), credentials), **others)
+
+    return _in_place("service", with_options, command)
+
+
+def with_credentials(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of credentials in place of ``credentials``; it has another option for the address."""
+
+    def with_options(
+        *,
+        tls_ca: TlsCa = None,
+        tls_cert: TlsCert = None,
+        tls_key: TlsKey = None,
+        token_file: TokenFromFile = None,
+        token_over_plain: TokenOverPlain = False,
+        **others: Any,
+    ) -> None:
+        credentials = _credentials_of(
+            tls_ca=tls_ca,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            token_file=token_file,
+            token_over_plain=token_over_plain,
+        )
+        command(credentials=credentials, **others)
+
+    return _in_place("credentials", with_options, command)
+
+
+def _in_place(name: str, wrapper: Callable[..., None], command: Callable[..., None]) -> Callable[..., None]:
+    """Return the wrapper with the command's name, help and parameters, and its own ones in place of one of them."""
+    own = [
+        option
+        for option in inspect.signature(wrapper).parameters.values()
+        if option.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        parameters += own if parameter.name == name else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+    functools.update_wrapper(wrapper, command)
+    # typer reads both. What update_wrapper has set would show the command's own ones.
+    wrapper.__dict__["__signature__"] = inspect.Signature(parameters)
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapper
