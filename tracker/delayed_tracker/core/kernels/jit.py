@@ -12,8 +12,9 @@ A kernel is a pure function over columns whose loop runs as machine code. Rules 
 - A kernel does not raise. It returns the place where it stopped; its caller raises the error.
 
 Machine code is kept in ``delayed-tracker`` under the user's cache directory (``XDG_CACHE_HOME``), or in
-``NUMBA_CACHE_DIR`` if that is set. If neither can be written, each process compiles for itself. A process that must
-answer in the meantime runs the Python functions (:meth:`Kernel.interpret`) until another process has filled the cache.
+``NUMBA_CACHE_DIR`` if that is set. What is there is used even if it cannot be written, as in a read-only image; what it
+lacks, each process then compiles for itself. A process that must answer in the meantime runs the Python functions
+(:meth:`Kernel.interpret`) until another process has filled the cache.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from numba import config, njit, types
 from numba.core import event
+from numba.core.caching import UserProvidedCacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 from numba.misc.appdirs import user_cache_dir
 
@@ -72,10 +74,10 @@ class Kernel(Generic[Arguments, Answer]):
             return self.load()
         compile_notice.tell()
         try:
-            return self._run_from_now_on(self._compile(cached=True))
+            return self._run_from_now_on(self._compile(UserProvidedCacheLocator))
         except (OSError, EOFError, UnpicklingError):
             # A cache that is full, damaged or gone must not cause a failure.
-            return self._run_from_now_on(self._compile(cached=False))
+            return self._run_from_now_on(self._compile(None))
 
     def load_cached(self) -> bool:
         """Load the machine code if the cache has it.
@@ -90,7 +92,7 @@ class Kernel(Generic[Arguments, Answer]):
         try:
             # While the lock is held, no other thread can begin to compile.
             with global_compiler_lock, event.install_listener("numba:compile", _Refusal()):
-                self._run_from_now_on(self._compile(cached=True))
+                self._run_from_now_on(self._compile(ReadOnlyCacheLocator))
         except (_NotCached, OSError, EOFError, UnpicklingError):
             return False
         return True
@@ -106,14 +108,21 @@ class Kernel(Generic[Arguments, Answer]):
         self._is_loaded = True
         return function
 
-    def _compile(self, *, cached: bool) -> Callable[Arguments, Answer]:
+    def _compile(self, locator: type[UserProvidedCacheLocator] | None) -> Callable[Arguments, Answer]:
         dispatcher = njit(nogil=True)(self.function)
-        if cached:
-            _keep_in_cache(dispatcher)
+        if locator is not None:
+            _keep_in_cache(dispatcher, locator)
         dispatcher.compile(self._argument_types)
         dispatcher.disable_compile()
         compiled: Callable[Arguments, Answer] = dispatcher
         return compiled
+
+
+class ReadOnlyCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+    """Place of the cache for processes that only read it: the directory need not be writable, as in an image."""
+
+    def ensure_cache_path(self) -> None:
+        """Accept any directory; one that is missing holds nothing."""
 
 
 class _NotCached(Exception):
@@ -149,13 +158,13 @@ def cached_in(directory: str) -> Iterator[None]:
         _settings.CACHE_DIR = chosen
 
 
-def _keep_in_cache(dispatcher: Any) -> None:
+def _keep_in_cache(dispatcher: Any, locator: type[UserProvidedCacheLocator]) -> None:
     """Set the cache of one kernel. numba reads its settings only at this moment; they are restored afterwards."""
     with global_compiler_lock:
         chosen = _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES
         _settings.CACHE_DIR = cache_directory()
         # Otherwise numba would also try the directory of the source file.
-        _settings.CACHE_LOCATOR_CLASSES = "UserProvidedCacheLocator"
+        _settings.CACHE_LOCATOR_CLASSES = f"{locator.__module__}.{locator.__qualname__}"
         try:
             dispatcher.enable_caching()
         except RuntimeError:
