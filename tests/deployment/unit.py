@@ -93,7 +93,8 @@ class Sandbox:
             "mount -o remount,bind,ro /",
             # ProcSubset=pid
             "mount -t proc -o subset=pid proc /proc",
-            f"ulimit -Hn {files} -c {core} && ulimit -Sn {files}",
+            f"ulimit -n {files}",
+            f"ulimit -c {core}",
             f"umask {umask}",
             f"cd {shlex.quote(self.moved(working_directory))}",
             f"exec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all {shlex.join(service)}",

@@ -85,6 +85,9 @@ class CursorNode:
             raise _invalid(name, f"{len(plain)} bytes do not parse") from error
         if not info.IsInitialized():
             raise _invalid(name, "required fields are missing")
+        # Protobuf gives text that is no UTF-8 as bytes.
+        if not all(isinstance(text, str) for one in info.cursor_properties for text in (one.name, one.value)):
+            raise _invalid(name, "a property is not text in UTF-8")
         properties = (BucketProperty(one.name, one.value) for one in info.cursor_properties)
         return cls(plain, header, tuple(one for one in properties if one.name.startswith(BUCKET_PREFIX)))
 

@@ -29,6 +29,10 @@ from delayed_tracker.core.values.columns import IndexColumns, Int64Array, Positi
 from delayed_tracker.storage.codec import kernels
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 
+ROWS_MAX: Final = 2**24
+"""Rows of a record; a call changes at most 10,000,000. A column of equal distances takes no bytes, so the size of a record
+does not bound what a damaged count allocates."""
+
 _HEADER: Final = struct.Struct("<BI")
 _COLUMN: Final = struct.Struct("<Bqq")
 _NARROW: Final = {width: np.dtype(f"<u{width}") for width in (1, 2, 4, 8)}
@@ -62,6 +66,8 @@ def decode_change(record: bytes) -> Change:
         kind, count = _HEADER.unpack_from(record)
         if kind not in _COLUMN_COUNTS:
             raise StorageFormatUnsupported(f"a record of the add log has kind {kind}; use a newer program")
+        if count > ROWS_MAX:
+            raise _corrupt(record, f"{count} rows are more than {ROWS_MAX}")
         offset, columns = _HEADER.size, []
         for _ in range(_COLUMN_COUNTS[kind]):
             column, offset = _decode_column(record, offset, count)

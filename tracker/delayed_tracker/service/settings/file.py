@@ -7,6 +7,7 @@ backslash is dropped. Values lose surrounding blanks. The file is UTF-8. If a ke
 Source: ``java.util.Properties.load``, and Pulsar's configuration loader, which trims values.
 """
 
+import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,8 +51,10 @@ def parse_properties(content: bytes) -> list[Assignment]:
     Raises:
         MalformedLine: bytes that are not UTF-8, a zero byte, or a broken Unicode escape.
     """
+    # Without it the place of an error would count from behind the mark.
+    content = content.removeprefix(codecs.BOM_UTF8)
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = len(_LINE_END.split(content[: error.start].decode("utf-8")))
         raise MalformedLine(line, repr(error.object[error.start : error.end]), "save the file as UTF-8") from error

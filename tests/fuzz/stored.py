@@ -1,0 +1,175 @@
+"""Decoders of the storage: snapshots, catalogue, add log, objects, nodes of a cluster."""
+
+import base64
+import gzip
+import json
+import struct
+from dataclasses import replace
+
+import google_crc32c
+
+from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid
+from delayed_tracker.bookkeeper.metadata.layout import Layout
+from delayed_tracker.bookkeeper.wire.frames import FrameInvalid
+from delayed_tracker.bookkeeper.wire.replies import parse_reply
+from delayed_tracker.cluster.cursor_node import CursorNode
+from delayed_tracker.cluster.errors import ClusterNodeInvalid
+from delayed_tracker.core.rules.segment import cut_segments
+from delayed_tracker.core.values.changes import Added, MarkDeleteAdvanced, OfferedThrough, Removed, Rescheduled
+from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.pulsar.v1 import bookie_pb2, managed_ledger_pb2
+from delayed_tracker.storage.bookkeeper.log.owners import Owner
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_metadata, encode_segment
+from delayed_tracker.storage.codec.log_records import ROWS_MAX, decode_change, encode_change
+from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
+from delayed_tracker.storage.objects.snapshot_object import TRAILER_BYTES, read_entries, read_index, read_tail
+from delayed_tracker.storage.protocol import LogMark
+from delayed_tracker.storage.shared.document import (
+    Document,
+    Part,
+    Reference,
+    Row,
+    decode_head,
+    decode_rows,
+    encode_body,
+    encode_head,
+    encode_row,
+)
+from delayed_tracker.storage.summary import decode_summary, encode_summary
+from tests.fuzz.decoder import Decoder
+from tests.fuzz.mutator import SIZE_MAX
+from tests.golden.pulsar_pack import PACK, metadata_nodes
+
+NAME = "a"
+LEDGER_DEPTH, TOPIC_DEPTH, CURSOR_DEPTH = 4, 5, 6
+"""Parts of the paths of nodes."""
+DAMAGE = (SnapshotCorrupt, StorageFormatUnsupported)
+ROWS = IndexColumns.of([(1_700_000_060_000 + 900 * row, 5 + row // 12, row) for row in range(40)])
+BOUNDS = cut_segments(ROWS.deliver_at_ms, step_ms=60_000, count_max=25)
+POSITIONS = PositionColumns(ROWS.ledger_id, ROWS.entry_id)
+
+
+def changes() -> list[bytes]:
+    given = [Added(ROWS), Rescheduled(ROWS), Removed(POSITIONS)]
+    position = Position(5, 7)
+    return [encode_change(one) for one in (*given, MarkDeleteAdvanced(position), OfferedThrough(position))]
+
+
+def summaries() -> list[bytes]:
+    bits = PositionBitmap()
+    for segment in decode_metadata(encode_metadata(ROWS, BOUNDS)).segment_bits:
+        bits.update(segment)
+    return [encode_summary(BOUNDS, bits, 2_000)]
+
+
+def documents() -> list[bytes]:
+    position = Position(5, 7)
+    plain = Document("t", "s", bytes(range(16)), (bytes(16),), 3, "w", False, position, LogMark(4, position, "log", position))
+    parted = replace(plain, parts=(Part(1, 300, b"key"),))
+    found = []
+    for document in (plain, parted):
+        reference = Reference(1, 0, 20, 7)
+        table = [Row(9, position, Position(6, 1), 4, position, b"p", b"summary", reference)]
+        filled = replace(document, rows={row.bucket_id: encode_row(document, row) for row in table})
+        body = encode_body(filled)
+        found.append(encode_head(filled, len(body)) + body)
+    return found
+
+
+def decode_document(octets: bytes) -> object:
+    head = decode_head(octets, NAME)
+    return decode_rows(head, octets[head.head_bytes :], NAME)
+
+
+def resealed_document(octets: bytes) -> bytes:
+    """Put the checksum of the head where its length says that the head ends."""
+    if len(octets) < 24:
+        return octets
+    (head_bytes,) = struct.unpack_from("<I", octets, 8)
+    end = head_bytes - 4
+    if not 20 <= end <= len(octets) - 4:
+        return octets
+    return octets[:end] + struct.pack("<I", google_crc32c.value(octets[:end])) + octets[head_bytes:]
+
+
+def decode_object(octets: bytes) -> object:
+    tail = read_tail(NAME, len(octets), octets)
+    index = read_index(NAME, tail, octets)
+    return read_entries(NAME, index, 0, tail.entry_count - 1, octets) if tail.entry_count else None
+
+
+def objects() -> list[bytes]:
+    seed = google_crc32c.value(NAME.encode())
+    entries = [encode_metadata(ROWS, BOUNDS), encode_segment(ROWS)]
+    checksums = [
+        google_crc32c.extend(google_crc32c.extend(seed, struct.pack("<I", number)), entry)
+        for number, entry in enumerate(entries)
+    ]
+    index = struct.pack("<4I", *map(len, entries), *checksums)
+    payload = b"".join(entries)
+    trailer = struct.pack("<IIQH4s", google_crc32c.extend(seed, index), 2, len(payload), 1, b"DTSO")
+    return [payload + index + trailer + struct.pack("<I", google_crc32c.extend(seed, trailer))]
+
+
+def resealed_object(octets: bytes) -> bytes:
+    """Put the checksum of the trailer at its end."""
+    if len(octets) < TRAILER_BYTES:
+        return octets
+    checksum = google_crc32c.extend(google_crc32c.value(NAME.encode()), octets[-TRAILER_BYTES:-4])
+    return octets[:-4] + struct.pack("<I", checksum)
+
+
+def nodes(part: str, depth: int) -> list[bytes]:
+    """Return values of a real cluster's nodes whose path contains a part, and has so many parts."""
+    found = [value for path, value in metadata_nodes().items() if part in path and path.count("/") == depth and value]
+    return sorted(set(found), key=lambda value: (len(value), value))[:40]
+
+
+def cursors() -> list[bytes]:
+    info = managed_ledger_pb2.ManagedCursorInfo(cursors_ledger_id=3, mark_delete_ledger_id=4, mark_delete_entry_id=5)
+    info.cursor_properties.add(name="#pulsar.internal.delayed.bucket_1_2", value="7")
+    return [info.SerializeToString(), *nodes("/persistent/", CURSOR_DEPTH)]
+
+
+def replies() -> list[bytes]:
+    pb, ids = bookie_pb2, {"status": 0, "ledgerId": 77, "entryId": 3}
+
+    def reply(operation: int, **part: object) -> bytes:
+        header = pb.BKPacketHeader(version=3, operation=operation, txnId=5)
+        encoded: bytes = pb.Response(header=header, status=0, **part).SerializeToString()
+        return encoded
+
+    return [
+        reply(pb.READ_ENTRY, readResponse=pb.ReadResponse(**ids, body=b"entry", maxLAC=9)),
+        reply(pb.READ_ENTRY, readResponse=pb.ReadResponse(**ids, body=bytes(3_900), maxLAC=9)),
+        reply(pb.ADD_ENTRY, addResponse=pb.AddResponse(**ids)),
+        reply(pb.READ_LAC, readLacResponse=pb.ReadLacResponse(status=0, ledgerId=77, lacBody=b"l", lastEntryBody=b"e")),
+    ]
+
+
+def buckets() -> tuple[list[bytes], list[bytes]]:
+    """Return metadata and segments that a real Pulsar wrote."""
+    with gzip.open(PACK / "buckets" / "entries.jsonl.gz", "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    small = [(row["entry"], base64.b64decode(row["payload"])) for row in rows]
+    small = [row for row in small if len(row[1]) < SIZE_MAX]
+    return [octets for entry, octets in small if not entry][:20], [octets for entry, octets in small if entry][:20]
+
+
+DECODERS = (
+    Decoder("segment of a snapshot", lambda octets: decode_segments([octets]), (SnapshotCorrupt,), lambda: [encode_segment(ROWS), *buckets()[1]]),
+    Decoder("metadata of a snapshot", decode_metadata, (SnapshotCorrupt,), lambda: [encode_metadata(ROWS, BOUNDS), *buckets()[0]]),
+    Decoder("summary of a bucket", decode_summary, DAMAGE, summaries),
+    Decoder("record of the add log", decode_change, DAMAGE, changes, peak_bytes_max=4 * 8 * ROWS_MAX),
+    Decoder("catalogue document", decode_document, DAMAGE, documents, resealed_document),
+    Decoder("snapshot object", decode_object, DAMAGE, objects, resealed_object),
+    Decoder("owner of a tracker", lambda octets: Owner.parse(NAME, octets, 0), (SnapshotCorrupt,), lambda: [
+        b'{"epoch": 3, "writer": "w", "instance": "0011223344556677", "moving": false}'
+    ]),
+    Decoder("cursor of a subscription", CursorNode.decode, (ClusterNodeInvalid,), cursors),
+    Decoder("layout of ledgers", Layout.parse, (LedgerMetadataInvalid,), lambda: [
+        b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", b"2\nhierarchical:1", b"1\nflat:1"
+    ]),
+    Decoder("reply of a bookie", parse_reply, (FrameInvalid,), replies),
+)  # fmt: skip
