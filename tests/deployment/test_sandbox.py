@@ -14,13 +14,12 @@ import httpx
 import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
+from tests.deployment.test_systemd import allowed_calls
 from tests.deployment.tools import CONF
 from tests.deployment.unit import Sandbox, directives
 from tests.integration.crashes.tracing import find_strace
 from tests.integration.harness.dispatcher import connect, now_ms
 from tests.service.harness.service_process import next_line
-
-from tests.deployment.test_systemd import allowed_calls
 
 START_S = 90
 
@@ -76,7 +75,9 @@ async def test_the_unit_starts_reloads_and_stops(sandbox: Sandbox):
         limits = Path(f"/proc/{process.pid}/limits").read_text("utf-8")
         assert re.search(r"Max open files +65536 +65536 ", limits)
         assert re.search(r"Max core file size +0 +0 ", limits)
-        status = dict(row.split(":\t", 1) for row in Path(f"/proc/{process.pid}/status").read_text("utf-8").splitlines())
+        status = dict(
+            row.split(":\t", 1) for row in Path(f"/proc/{process.pid}/status").read_text("utf-8").splitlines()
+        )
         assert (status["NoNewPrivs"], int(status["CapEff"], 16), int(status["CapBnd"], 16)) == ("1", 0, 0)
 
         process.send_signal(signal.SIGHUP)

@@ -65,7 +65,9 @@ def summaries() -> list[bytes]:
 
 def documents() -> list[bytes]:
     position = Position(5, 7)
-    plain = Document("t", "s", bytes(range(16)), (bytes(16),), 3, "w", False, position, LogMark(4, position, "log", position))
+    plain = Document(
+        "t", "s", bytes(range(16)), (bytes(16),), 3, "w", False, position, LogMark(4, position, "log", position)
+    )
     parted = replace(plain, parts=(Part(1, 300, b"key"),))
     found = []
     for document in (plain, parted):

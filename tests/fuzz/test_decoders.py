@@ -69,7 +69,9 @@ def test_ten_million_mutated_inputs_lead_to_declared_errors(decoder: Decoder, pa
 def test_an_undeclared_error_is_reported_with_its_input():
     """The check can fail, and says what to keep."""
     broken = Decoder("broken", lambda octets: octets[1], (ValueError,), lambda: [b"ab"])
-    with pytest.raises(Undeclared, match=re.escape("broken raised IndexError('index out of range') for bytes.fromhex('61')")):
+    with pytest.raises(
+        Undeclared, match=re.escape("broken raised IndexError('index out of range') for bytes.fromhex('61')")
+    ):
         broken.check(b"a")
 
 
@@ -89,5 +91,7 @@ def test_folders_of_the_corpus_are_named_after_decoders():
 
 def test_the_threat_model_lists_every_decoder():
     """docs/deployment/security.md has a row for each, with its bound and its errors."""
-    listed = re.findall(r"^\| ([^|]+) \| [^|]+ \| `[^|]+` \|$", documents.read("docs/deployment/security.md"), re.MULTILINE)
+    listed = re.findall(
+        r"^\| ([^|]+) \| [^|]+ \| `[^|]+` \|$", documents.read("docs/deployment/security.md"), re.MULTILINE
+    )
     assert sorted(listed) == sorted(decoder.name for decoder in DECODERS)

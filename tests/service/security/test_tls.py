@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from datetime import timedelta
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import grpc
