@@ -81,7 +81,7 @@ def test_other_keys_forget_remembered_tokens():
 
 
 def test_credentials_have_no_representation():
-    """What may end in a traceback shows no token."""
+    """A traceback that shows credentials shows no token."""
     assert "secret" not in repr(Credentials("Bearer secret"))
 
 

@@ -89,5 +89,5 @@ def test_too_many_keys():
 
 
 def test_a_representation_shows_no_key():
-    """What may end in a log is the number of keys."""
+    """A log that shows keys shows only their number."""
     assert repr(load_token_keys(security())) == "TokenKeys(HS256: 1)"

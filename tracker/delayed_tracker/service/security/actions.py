@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Action(enum.Enum):
-    """What a principal may do, on a topic or on one subscription of it."""
+    """Action of a principal on a topic or on one subscription of it."""
 
     DISPATCH = "dispatch"
     """Own trackers and hand out their messages; contains ``read``."""

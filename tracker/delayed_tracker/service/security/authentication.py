@@ -19,7 +19,7 @@ _SCHEME: Final = "bearer "
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """What a caller sent. It has no representation, so that no log or error shows a token."""
+    """Credentials that a caller sent. It has no representation, so that no log or error shows a token."""
 
     authorization: str | None = None
     """Value of the header or metadata key ``authorization``."""

@@ -22,7 +22,7 @@ REMEMBERED_NAMES_MAX: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationOptions:
-    """What the settings tell a provider."""
+    """Settings of a provider."""
 
     rules_path: Path | None
     """``authorizationRulesFilePath``; None if it is empty."""

@@ -27,12 +27,12 @@ _log = structlog.stdlib.get_logger("delayed_tracker.security")
 
 @dataclass(frozen=True, slots=True)
 class _Reread:
-    """What has changed on the disk."""
+    """Changes found on the disk."""
 
     keys: TokenKeys | None = None
     """New keys; None if they are as before, or broken."""
     problems: tuple[tuple[str, str], ...] = ()
-    """What stays as it was, and the fault of its new form."""
+    """Parts that stay as they were, and the fault of the new form of each."""
 
 
 class Guard:

@@ -14,7 +14,7 @@ TOKEN_BYTES_MAX: Final = 16 * 1024
 """A longer token is refused before it is read."""
 ROLE_BYTES_MAX: Final = 1_024
 _MALFORMED: Final = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
-"""What PyJWT and json raise for a token that is no token: claims of the wrong type, brackets without an end."""
+"""Errors that PyJWT and json raise for a token that is no token: claims of the wrong type, brackets without an end."""
 _END_MS_MAX: Final = 2**53
 _DEFAULT_CLAIM: Final = "sub"
 _AUDIENCE: Final = "aud"
