@@ -31,7 +31,7 @@ def test_real_inputs_are_accepted(decoder: Decoder):
 
 @every_decoder
 def test_inputs_of_the_corpus_lead_to_declared_errors(decoder: Decoder):
-    """What once was decoded wrongly is not again."""
+    """Bytes that once were decoded wrongly are not again."""
     for path in decoder.kept():
         decoder.check(path.read_bytes())
 
