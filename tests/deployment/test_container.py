@@ -52,7 +52,7 @@ def test_the_image_starts_what_the_pod_starts():
 
 
 def test_what_is_installed_is_pinned():
-    """pip takes hashed wheels of the locks, or the wheel that was built from the checkout, and nothing else."""
+    """Packages are hashed wheels of the locks, or the wheel that was built from the checkout, and nothing else."""
     installs = [row for line in instructions("RUN") for row in line.split("&&") if "pip install" in row]
     assert len(installs) == 3
     for row in installs:

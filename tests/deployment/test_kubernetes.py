@@ -83,7 +83,9 @@ def test_ports_are_those_that_the_service_listens_on():
         "httpListenAddress": ports["https"],
         "healthListenAddress": ports["health"],
     }
-    named = {row["targetPort"] for service in objects() if service["kind"] == "Service" for row in service["spec"]["ports"]}
+    named = {
+        row["targetPort"] for service in objects() if service["kind"] == "Service" for row in service["spec"]["ports"]
+    }
     probes = [CONTAINER[name]["httpGet"]["port"] for name in ("startupProbe", "livenessProbe", "readinessProbe")]
     policy = {port["port"] for rule in of_kind("NetworkPolicy")["spec"]["ingress"] for port in rule["ports"]}
     assert named == {"grpc", "https"}
@@ -104,7 +106,9 @@ def test_files_of_the_settings_are_mounted():
     mounts = {row["mountPath"]: row["name"] for row in CONTAINER["volumeMounts"]}
     paths = [value.rpartition(":")[2].removeprefix("//") for value in SETTINGS.values() if value.count("/") > 2]
     assert len(paths) == 5
-    used = {mounts[mount] for path in [*paths, CONTAINER["args"][-1]] for mount in mounts if path.startswith(f"{mount}/")}
+    used = {
+        mounts[mount] for path in [*paths, CONTAINER["args"][-1]] for mount in mounts if path.startswith(f"{mount}/")
+    }
     claims = {row["metadata"]["name"] for row in of_kind("StatefulSet")["spec"]["volumeClaimTemplates"]}
     volumes = {row["name"] for row in POD["spec"]["volumes"]} | claims
     assert volumes == set(mounts.values())

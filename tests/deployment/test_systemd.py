@@ -59,12 +59,12 @@ def test_the_exposure_is_what_the_guide_states(tmp_path: Path):
 
 
 def test_a_wrong_configuration_is_not_started_again():
-    """systemd does not repeat a start that can only fail the same way."""
+    """A start that can only fail the same way is not repeated."""
     assert directives()["RestartPreventExitStatus"] == [str(int(ExitCode.USAGE))]
 
 
 def test_a_stop_has_more_time_than_the_service_takes():
-    """systemd kills the service only after its own grace period."""
+    """The kill by systemd comes after the grace period of the service."""
     (seconds,) = directives()["TimeoutStopSec"]
     assert int(seconds) * 1_000 > int(SETTING_KEYS["shutdownGraceMillis"].default)
 

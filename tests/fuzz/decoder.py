@@ -26,7 +26,6 @@ class Decoder:
         declared: errors with which it may refuse one.
         make: makes real inputs.
         reseal: puts valid checksums into a mutated input, so that mutations get behind them.
-        peak_bytes_max: memory for one input of at most 4 KiB.
     """
 
     name: str
@@ -34,7 +33,6 @@ class Decoder:
     declared: tuple[type[Exception], ...]
     make: Callable[[], Sequence[bytes]] = field(repr=False)
     reseal: Callable[[bytes], bytes] = field(default=bytes, repr=False)
-    peak_bytes_max: int = 16 * 2**20
 
     @cached_property
     def inputs(self) -> list[bytes]:

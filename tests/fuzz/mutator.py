@@ -7,11 +7,36 @@ from typing import Final
 
 SIZE_MAX: Final = 4_096
 """An input that grows beyond this is cut."""
-_NUMBERS: Final = (0, 1, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
+_NUMBERS: Final = (
+    0,
+    1,
+    0x7F,
+    0x80,
+    0xFF,
+    0x100,
+    0x7FFF,
+    0xFFFF,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+)
 _PIECES: Final = tuple(
     {struct.pack(form, number) for number in _NUMBERS for form in ("<Q", ">Q")}
     | {struct.pack(form, number) for number in _NUMBERS if number < 2**32 for form in ("<I", ">I")}
-    | {b"\xff" * 9 + b"\x01", b"\x80" * 10, b"\x0a\x80\x80\x80\x80\x08", b"\0", b"\n", b"\\u", b'{"', b"\xed\xa0\x80", b"../"}
+    | {
+        b"\xff" * 9 + b"\x01",
+        b"\x80" * 10,
+        b"\x0a\x80\x80\x80\x80\x08",
+        b"\0",
+        b"\n",
+        b"\\u",
+        b'{"',
+        b"\xed\xa0\x80",
+        b"../",
+    }
 )
 """Sizes at which fields overflow, in both byte orders, and pieces of protobuf, JSON and text."""
 

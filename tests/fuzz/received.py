@@ -14,7 +14,7 @@ from delayed_tracker.wire.columns import pack_indexes
 from delayed_tracker.wire.message_columns import ADD_COLUMNS, StreamedAdds, streamed_add
 from tests.deployment.tools import CONF
 from tests.fuzz.decoder import Decoder
-from tests.service.security.tokens import der, data_url, rsa_key, security, token
+from tests.service.security.tokens import data_url, der, rsa_key, security, token
 
 BATCH_MAX = 1_000
 
