@@ -73,7 +73,7 @@ async def test_the_unit_starts_reloads_and_stops(sandbox: Sandbox):
         assert (sandbox.directory / "state" / "data" / "tracker.db").exists()
 
         limits = Path(f"/proc/{process.pid}/limits").read_text("utf-8")
-        assert re.search(r"Max open files +65536 +65536 ", limits)
+        assert re.search(rf"Max open files +{sandbox.open_files} +{sandbox.open_files} ", limits)
         assert re.search(r"Max core file size +0 +0 ", limits)
         status = dict(
             row.split(":\t", 1) for row in Path(f"/proc/{process.pid}/status").read_text("utf-8").splitlines()
@@ -99,8 +99,9 @@ async def test_a_wrong_configuration_ends_with_the_status_that_systemd_knows(san
     assert b"noSuchKey" in said
 
 
-TOLERATED = {"fchown", "setpriority", "sched_setaffinity"}
-"""Calls whose refusal does no harm: SQLite's as root, the niceness of a compilation, threads of numeric libraries."""
+TOLERATED = {"fchown", "mbind", "setpriority"}
+"""Calls whose refusal does no harm: SQLite's as root, OpenBLAS' choice of memory (which containers refuse, too), and the
+niceness of a compilation."""
 
 
 @pytest.mark.long
