@@ -22,7 +22,7 @@ CLUSTER_GUIDE: Final = "docs/pulsar-cluster.md"
 """Document whose commands need a cluster; tests/cluster runs them."""
 
 DEPLOYMENT_GUIDE: Final = "docs/deployment/guide.md"
-"""Document whose commands install the service on a machine; tests/deployment follows them."""
+"""Document whose commands install the service on a machine; tests/repository/deployment follows them."""
 
 
 def read(path: str) -> str:

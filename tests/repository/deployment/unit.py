@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from delayed_tracker.core.kernels.jit import cache_directory
-from tests.deployment.tools import CONF
+from tests.repository.deployment.tools import CONF
 
 UNIT: Final = CONF / "systemd" / "delayed-tracker.service"
 PROGRAM: Final = "/opt/delayed-tracker/bin/delayed-tracker"

@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
-from tests.deployment.test_systemd import allowed_calls
-from tests.deployment.tools import CONF
-from tests.deployment.unit import Sandbox, directives
 from tests.integration.crashes.tracing import find_strace
 from tests.integration.harness.dispatcher import connect, now_ms
+from tests.repository.deployment.test_systemd import allowed_calls
+from tests.repository.deployment.tools import CONF
+from tests.repository.deployment.unit import Sandbox, directives
 from tests.service.harness.service_process import next_line
 
 START_S = 90

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.service.settings.settings import SETTING_KEYS
-from tests.deployment.tools import find_tool
-from tests.deployment.unit import PROGRAM
 from tests.repository import documents
+from tests.repository.deployment.tools import find_tool
+from tests.repository.deployment.unit import PROGRAM
 from tests.repository.project_tree import ROOT
 
 GUIDE = documents.read(documents.DEPLOYMENT_GUIDE)

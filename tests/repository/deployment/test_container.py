@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployment.test_kubernetes import CONTAINER, POD
-from tests.deployment.tools import CONF, find_tool
+from tests.repository.deployment.test_kubernetes import CONTAINER, POD
+from tests.repository.deployment.tools import CONF, find_tool
 
 FILE = CONF / "container" / "Containerfile"
 LINES = re.sub(r"\\\n\s*", "", FILE.read_text(encoding="utf-8")).splitlines()

@@ -10,8 +10,8 @@ import pytest
 
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.service.settings.settings import SETTING_KEYS
-from tests.deployment.tools import CONF, find_tool
-from tests.deployment.unit import UNIT, directives, installed
+from tests.repository.deployment.tools import CONF, find_tool
+from tests.repository.deployment.unit import UNIT, directives, installed
 from tests.repository.documents import read
 
 DROP_IN = CONF / "systemd" / "token-key.conf"

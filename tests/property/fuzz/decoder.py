@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz.mutator import Mutator
+from tests.property.fuzz.mutator import Mutator
 
 CORPUS: Final = Path(__file__).resolve().parent / "corpus"
 """Inputs that once were decoded wrongly, in a folder for each decoder. They stay for good."""

@@ -37,9 +37,9 @@ from delayed_tracker.storage.shared.document import (
     encode_row,
 )
 from delayed_tracker.storage.summary import decode_summary, encode_summary
-from tests.fuzz.decoder import Decoder
-from tests.fuzz.mutator import SIZE_MAX
 from tests.golden.pulsar_pack import PACK, metadata_nodes
+from tests.property.fuzz.decoder import Decoder
+from tests.property.fuzz.mutator import SIZE_MAX
 
 NAME = "a"
 LEDGER_DEPTH, TOPIC_DEPTH, CURSOR_DEPTH = 4, 5, 6
