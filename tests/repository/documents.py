@@ -21,6 +21,9 @@ IN_ORDER: Final = (
 CLUSTER_GUIDE: Final = "docs/pulsar-cluster.md"
 """Document whose commands need a cluster; tests/cluster runs them."""
 
+DEPLOYMENT_GUIDE: Final = "docs/deployment/guide.md"
+"""Document whose commands install the service on a machine; tests/repository/deployment follows them."""
+
 
 def read(path: str) -> str:
     """Return the text of a document of the checkout."""
@@ -40,6 +43,11 @@ def commands(program: str = r"(?!spark-)") -> list[str]:
 def cluster_commands(program: str = r"(?!spark-)") -> list[str]:
     """Return the command lines of the guide for clusters that begin with a program, without the prompt."""
     return re.findall(rf"^\$ ({program}.+)$", read(CLUSTER_GUIDE), re.MULTILINE)
+
+
+def deployment_commands() -> list[str]:
+    """Return the command lines of the guide for deployments, without the prompt."""
+    return re.findall(r"^\$ (.+)$", read(DEPLOYMENT_GUIDE), re.MULTILINE)
 
 
 def python_blocks(*, spark: bool) -> list[str]:

@@ -82,7 +82,9 @@ def test_ci_runs_the_linters_and_the_readmes_test_command():
     assert re.search(r"^make test\b", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("script", [".ci/java", ".ci/jvm", ".ci/run", ".ci/setup", ".ci/strace"])
+@pytest.mark.parametrize(
+    "script", [".ci/audit", ".ci/deployment/fetch", ".ci/java", ".ci/jvm", ".ci/run", ".ci/setup", ".ci/strace"]
+)
 def test_shell_scripts_parse(script: str):
     """Shell scripts have no syntax errors, even those that seldom run."""
     subprocess.run(["bash", "-n", str(ROOT / script)], check=True)

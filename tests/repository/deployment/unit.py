@@ -1,5 +1,6 @@
 """The unit of systemd: its directives, and its command under the same limits on a machine that systemd does not run."""
 
+import resource
 import shlex
 import sys
 from collections import defaultdict
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from delayed_tracker.core.kernels.jit import cache_directory
-from tests.deployment.tools import CONF
+from tests.repository.deployment.tools import CONF
 
 UNIT: Final = CONF / "systemd" / "delayed-tracker.service"
 PROGRAM: Final = "/opt/delayed-tracker/bin/delayed-tracker"
@@ -67,6 +68,12 @@ class Sandbox:
         return self.directory / "run" / "ready.json"
 
     @property
+    def open_files(self) -> int:
+        """The unit's limit of open files, or that of this machine if it is lower: raising it may be forbidden."""
+        (files,) = directives()["LimitNOFILE"]
+        return min(int(files), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+
+    @property
     def environment(self) -> dict[str, str]:
         """Variables that the unit sets."""
         return dict(self.moved(row).split("=", 1) for row in directives()["Environment"])
@@ -82,7 +89,7 @@ class Sandbox:
         program, *arguments = shlex.split(self.moved(exec_start))
         assert program == PROGRAM
         service = [sys.executable, "-m", "delayed_tracker.cli", *arguments, *options]
-        (files,), (core,), (umask,) = found["LimitNOFILE"], found["LimitCORE"], found["UMask"]
+        (core,), (umask,) = found["LimitCORE"], found["UMask"]
         writable = [str(self.directory / name) for name in ("state", "run")]
         (working_directory,) = found["WorkingDirectory"]
         script = "\n".join([
@@ -93,7 +100,7 @@ class Sandbox:
             "mount -o remount,bind,ro /",
             # ProcSubset=pid
             "mount -t proc -o subset=pid proc /proc",
-            f"ulimit -n {files}",
+            f"ulimit -n {self.open_files}",
             f"ulimit -c {core}",
             f"umask {umask}",
             f"cd {shlex.quote(self.moved(working_directory))}",

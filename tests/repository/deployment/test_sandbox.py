@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
-from tests.deployment.test_systemd import allowed_calls
-from tests.deployment.tools import CONF
-from tests.deployment.unit import Sandbox, directives
 from tests.integration.crashes.tracing import find_strace
 from tests.integration.harness.dispatcher import connect, now_ms
+from tests.repository.deployment.test_systemd import allowed_calls
+from tests.repository.deployment.tools import CONF
+from tests.repository.deployment.unit import Sandbox, directives
 from tests.service.harness.service_process import next_line
 
 START_S = 90
@@ -73,7 +73,7 @@ async def test_the_unit_starts_reloads_and_stops(sandbox: Sandbox):
         assert (sandbox.directory / "state" / "data" / "tracker.db").exists()
 
         limits = Path(f"/proc/{process.pid}/limits").read_text("utf-8")
-        assert re.search(r"Max open files +65536 +65536 ", limits)
+        assert re.search(rf"Max open files +{sandbox.open_files} +{sandbox.open_files} ", limits)
         assert re.search(r"Max core file size +0 +0 ", limits)
         status = dict(
             row.split(":\t", 1) for row in Path(f"/proc/{process.pid}/status").read_text("utf-8").splitlines()
@@ -99,28 +99,32 @@ async def test_a_wrong_configuration_ends_with_the_status_that_systemd_knows(san
     assert b"noSuchKey" in said
 
 
-TOLERATED = {"fchown", "setpriority", "sched_setaffinity"}
-"""Calls whose refusal does no harm: SQLite's as root, the niceness of a compilation, threads of numeric libraries."""
+TOLERATED = {"fchown", "mbind", "setpriority"}
+"""Calls whose refusal does no harm: SQLite's as root, OpenBLAS' choice of memory (which containers refuse, too), and the
+niceness of a compilation."""
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_the_filter_allows_every_system_call_of_the_service(tmp_path: Path):
-    """From the start over a sealed bucket to the stop, no call is used that SystemCallFilter would refuse."""
+    """From the start to the stop, no call is used that SystemCallFilter would refuse."""
     record = tmp_path / "calls"
-    tracer = (find_strace(), "-D", "-f", "-qq", "-o", str(record))
+    # Only calls outside of the filter stop the service, and its exit, which shows that the recording works.
+    untraced = ",".join(f"?{name}" for name in sorted(allowed_calls() - {"exit_group"}))
+    tracer = (
+        find_strace(), "-D", "-f", "--seccomp-bpf", "-qq", "-e", "signal=none", "-e", f"trace=!{untraced}", "-o", str(record), "--",
+    )  # fmt: skip
     service = await ServiceProcess.start(
         tmp_path, storage_url=f"sqlite:{tmp_path / 'tracker.db'}", settings={}, run_by=tracer
     )
     try:
         async with connect(service.grpc_address) as client, await client.open_tracker("t", "s") as session:
             await session.add_columns([now_ms() + 3_600_000] * 2, [1, 2], [1, 1])
-            await session.seal()
         async with httpx.AsyncClient() as http:
             assert (await http.get(f"http://{service.http_address}/metrics")).status_code == 200
         assert await service.stop() == 0
     finally:
         await service.ensure_stopped()
     used = set(re.findall(r"^\d+ +([a-z_0-9]+)\(", record.read_text("utf-8", "replace"), re.MULTILINE))
-    assert {"openat", "epoll_wait", "fdatasync"} & used
-    assert used - allowed_calls() - TOLERATED == set()
+    assert "exit_group" in used
+    assert used - {"exit_group"} - TOLERATED == set()

@@ -5,9 +5,9 @@ import tracemalloc
 
 import pytest
 
-from tests.fuzz import read, received, stored
-from tests.fuzz.decoder import CORPUS, Decoder, Undeclared
-from tests.fuzz.mutator import SIZE_MAX, Mutator
+from tests.property.fuzz import read, received, stored
+from tests.property.fuzz.decoder import CORPUS, Decoder, Undeclared
+from tests.property.fuzz.mutator import SIZE_MAX, Mutator
 from tests.repository import documents
 
 DECODERS = (*stored.DECODERS, *read.DECODERS, *received.DECODERS)
@@ -16,6 +16,8 @@ QUICK_INPUTS = 2_000
 DEEP_INPUTS = 10_000_000
 DEEP_PARTS = 10
 """Parts of the deep run of each decoder, for several processes."""
+PEAK_BYTES_MAX = 16 * 2**20
+"""Memory for one input of at most 4 KiB: decompressed data has a megabyte here."""
 
 every_decoder = pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name.replace(" ", "-"))
 
@@ -52,7 +54,7 @@ def test_no_input_takes_much_memory(decoder: Decoder):
     tracemalloc.start()
     try:
         decoder.fuzz(300, seed=3)
-        assert tracemalloc.get_traced_memory()[1] < decoder.peak_bytes_max
+        assert tracemalloc.get_traced_memory()[1] < PEAK_BYTES_MAX
     finally:
         tracemalloc.stop()
 
@@ -82,7 +84,7 @@ def test_a_seed_gives_the_same_inputs_and_keeps_to_the_bound():
     assert made == [again.next() for _ in range(500)]
     assert made != [other.next() for _ in range(500)]
     assert max(map(len, made)) == SIZE_MAX
-    assert len(set(made)) > 400
+    assert len(set(made)) > 300
 
 
 def test_folders_of_the_corpus_are_named_after_decoders():

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployment.test_kubernetes import CONTAINER, POD
-from tests.deployment.tools import CONF, find_tool
+from tests.repository.deployment.test_kubernetes import CONTAINER, POD
+from tests.repository.deployment.tools import CONF, find_tool
 
 FILE = CONF / "container" / "Containerfile"
 LINES = re.sub(r"\\\n\s*", "", FILE.read_text(encoding="utf-8")).splitlines()
@@ -52,7 +52,7 @@ def test_the_image_starts_what_the_pod_starts():
 
 
 def test_what_is_installed_is_pinned():
-    """Pip takes hashed wheels of the locks, or the wheel that was built from the checkout, and nothing else."""
+    """Packages are hashed wheels of the locks, or the wheel that was built from the checkout, and nothing else."""
     installs = [row for line in instructions("RUN") for row in line.split("&&") if "pip install" in row]
     assert len(installs) == 3
     for row in installs:

@@ -12,8 +12,8 @@ from delayed_tracker.service.settings.file import MalformedLine, parse_propertie
 from delayed_tracker.v1 import tracker_pb2
 from delayed_tracker.wire.columns import pack_indexes
 from delayed_tracker.wire.message_columns import ADD_COLUMNS, StreamedAdds, streamed_add
-from tests.deployment.tools import CONF
-from tests.fuzz.decoder import Decoder
+from tests.property.fuzz.decoder import Decoder
+from tests.repository.deployment.tools import CONF
 from tests.service.security.tokens import data_url, der, rsa_key, security, token
 
 BATCH_MAX = 1_000

@@ -10,8 +10,8 @@ import pytest
 
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.service.settings.settings import SETTING_KEYS
-from tests.deployment.tools import CONF, find_tool
-from tests.deployment.unit import UNIT, directives, installed
+from tests.repository.deployment.tools import CONF, find_tool
+from tests.repository.deployment.unit import UNIT, directives, installed
 from tests.repository.documents import read
 
 DROP_IN = CONF / "systemd" / "token-key.conf"
@@ -59,12 +59,12 @@ def test_the_exposure_is_what_the_guide_states(tmp_path: Path):
 
 
 def test_a_wrong_configuration_is_not_started_again():
-    """Systemd does not repeat a start that can only fail the same way."""
+    """A start that can only fail the same way is not repeated."""
     assert directives()["RestartPreventExitStatus"] == [str(int(ExitCode.USAGE))]
 
 
 def test_a_stop_has_more_time_than_the_service_takes():
-    """Systemd kills the service only after its own grace period."""
+    """The kill by systemd comes after the grace period of the service."""
     (seconds,) = directives()["TimeoutStopSec"]
     assert int(seconds) * 1_000 > int(SETTING_KEYS["shutdownGraceMillis"].default)
 

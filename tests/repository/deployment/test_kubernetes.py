@@ -11,7 +11,7 @@ import yaml
 from delayed_tracker.service.security.rules import Rules
 from delayed_tracker.service.settings.file import parse_properties
 from delayed_tracker.service.settings.settings import SETTING_KEYS
-from tests.deployment.tools import CONF, find_tool
+from tests.repository.deployment.tools import CONF, find_tool
 
 FILES = sorted((CONF / "kubernetes").glob("*.yaml"))
 VERSIONS = ("1.30", "1.37")

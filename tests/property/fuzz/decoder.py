@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz.mutator import Mutator
+from tests.property.fuzz.mutator import Mutator
 
 CORPUS: Final = Path(__file__).resolve().parent / "corpus"
 """Inputs that once were decoded wrongly, in a folder for each decoder. They stay for good."""
@@ -26,7 +26,6 @@ class Decoder:
         declared: errors with which it may refuse one.
         make: makes real inputs.
         reseal: puts valid checksums into a mutated input, so that mutations get behind them.
-        peak_bytes_max: memory for one input of at most 4 KiB.
     """
 
     name: str
@@ -34,7 +33,6 @@ class Decoder:
     declared: tuple[type[Exception], ...]
     make: Callable[[], Sequence[bytes]] = field(repr=False)
     reseal: Callable[[bytes], bytes] = field(default=bytes, repr=False)
-    peak_bytes_max: int = 16 * 2**20
 
     @cached_property
     def inputs(self) -> list[bytes]:

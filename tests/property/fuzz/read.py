@@ -27,10 +27,10 @@ from delayed_tracker.ledger.source_url import parse_source_url
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1.entry_pb2 import BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfo
-from tests.fuzz.decoder import Decoder
-from tests.fuzz.mutator import SIZE_MAX
-from tests.fuzz.stored import CURSOR_DEPTH, LEDGER_DEPTH, TOPIC_DEPTH, nodes
 from tests.golden.pulsar_pack import PACK
+from tests.property.fuzz.decoder import Decoder
+from tests.property.fuzz.mutator import SIZE_MAX
+from tests.property.fuzz.stored import CURSOR_DEPTH, LEDGER_DEPTH, TOPIC_DEPTH, nodes
 
 NAME = "a"
 BATCH = MessageMetadata(producer_name="p", sequence_id=3, publish_time=1_700_000_000_000, num_messages_in_batch=3)
