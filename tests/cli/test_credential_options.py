@@ -13,8 +13,9 @@ from delayed_tracker.cli.main import PROGRAM
 from delayed_tracker.cli.spark.main import PROGRAM as SPARK
 from delayed_tracker.client.errors import ERROR_DOMAIN
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tests.client.harness.certificates import Authority
 from tests.client.harness.scripted_service import abort, scripted_service_of_threads
+from tests.client.harness.tls import server_credentials, written
+from tests.service.security.certificates import Authority
 
 TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "workers"]
 OPTIONS = ["--tls-ca", "--tls-cert", "--tls-key", "--token-file", "--token-over-plain"]
@@ -30,7 +31,7 @@ def authority() -> Authority:
 @pytest.fixture
 def files(authority: Authority, tmp_path: Path) -> dict[str, str]:
     """Write the values of the options that connect with everything."""
-    certificate, key = authority.issue("operator").written(tmp_path, "own")
+    certificate, key = written(authority.issue("operator"), tmp_path)
     (tmp_path / "ca.crt").write_bytes(authority.certificate)
     (tmp_path / "token").write_text(SECRET + "\n")
     return {
@@ -73,7 +74,7 @@ def _options_of(callback) -> set[str]:
 
 def test_options_and_variables_mean_the_same(command, authority, files, monkeypatch):
     """Certificate and token reach the service, from the command line as from the environment."""
-    with scripted_service_of_threads(authority.server(authority.issue("tracker"), mutual=True)) as service:
+    with scripted_service_of_threads(server_credentials(authority, mutual=True)) as service:
         service.on("ListTrackers", only_the_operator)
         given = [part for option in files.items() for part in option]
         ran = command("trackers", "--server", service.address, *given)
@@ -143,7 +144,7 @@ def test_a_refused_token_has_the_same_status(command, files):
 @pytest.mark.slow
 def test_tls_and_plain_that_meet_are_told_apart(command, authority, files):
     """Each direction of this common mistake is one line with the option to change."""
-    with scripted_service_of_threads(authority.server(authority.issue("tracker"))) as service:
+    with scripted_service_of_threads(server_credentials(authority)) as service:
         ran = command("trackers", "--server", service.address)
         assert ran.status == ExitCode.ACCESS_REFUSED
         assert ran.err == (

@@ -1,6 +1,5 @@
 """Tests of TLS and tokens against a real server, with both shells of the client."""
 
-import datetime as dt
 import os
 from pathlib import Path
 
@@ -22,9 +21,10 @@ from delayed_tracker.client import (
 from delayed_tracker.client.errors import ERROR_DOMAIN
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
-from tests.client.harness.certificates import Authority
 from tests.client.harness.scripted_service import ScriptedService, abort, scripted_service
 from tests.client.harness.shells import Batches
+from tests.client.harness.tls import server_credentials, written
+from tests.service.security.certificates import Authority
 
 IMPATIENT = ClientSettings(connect_timeout_s=1.0)
 OPENED = pb.OpenTrackerResponse(epoch=7)
@@ -72,7 +72,7 @@ def replace(path: Path, content: str) -> None:
 @pytest.mark.parametrize("mutual", [False, True], ids=["tls", "mtls"])
 async def test_a_client_connects_with_tls(authority, shell, tmp_path, as_bytes, mutual):
     """Certificates are given as bytes or as paths; a service that demands the client's gets it."""
-    issued, own = authority.issue("tracker"), authority.issue("shop")
+    own = authority.issue("shop")
     names = []
 
     async def open_(request, context):
@@ -86,10 +86,10 @@ async def test_a_client_connects_with_tls(authority, shell, tmp_path, as_bytes, 
             key=own.key if mutual else None,
         )
     else:
-        ca, (certificate, key) = tmp_path / "ca.crt", own.written(tmp_path, "own")
+        ca, (certificate, key) = tmp_path / "ca.crt", written(own, tmp_path)
         ca.write_bytes(authority.certificate)
         tls = TlsCredentials(ca=str(ca), certificate=certificate if mutual else None, key=key if mutual else None)
-    async with scripted_service(authority.server(issued, mutual=mutual)) as service:
+    async with scripted_service(server_credentials(authority, mutual=mutual)) as service:
         service.on("OpenTracker", open_)
         async with shell.connect(service.address, credentials=ClientCredentials(tls=tls)) as client:
             await client.open_tracker(TOPIC, "billing")
@@ -113,17 +113,18 @@ async def test_a_client_connects_with_tls(authority, shell, tmp_path, as_bytes, 
 async def test_a_disagreement_about_tls_is_told_in_plain_words(authority, stranger, shell, tmp_path, case):
     """The error says which side speaks what, or what is wrong with which certificate, and what to give."""
     served, shown, said = case
-    left = -dt.timedelta(days=1) if served == "expired" else dt.timedelta(days=1)
-    issued = authority.issue("tracker", hosts=("192.0.2.1",) if served == "other host" else ("127.0.0.1",), left=left)
-    server = None if served == "plain" else authority.server(issued, mutual=served == "mtls")
+    shown_by_service = authority.expired("tracker") if served == "expired" else None
+    server = server_credentials(authority, shown_by_service, mutual=served == "mtls")
     ca = stranger if shown == "wrong CA" else authority
     tls = TlsCredentials(ca=ca.certificate)
     if shown == "wrong client":
         (tmp_path / "ca").write_bytes(authority.certificate)
-        certificate, key = stranger.issue("shop").written(tmp_path, "own")
+        certificate, key = written(stranger.issue("shop"), tmp_path)
         tls = TlsCredentials(ca=tmp_path / "ca", certificate=certificate, key=key)
     credentials = ClientCredentials(tls=None if shown == "plain" else tls)
-    async with scripted_service(server) as service:
+    # The certificate is for 127.0.0.1.
+    bound = "127.0.0.2:0" if served == "other host" else "127.0.0.1:0"
+    async with scripted_service(None if served == "plain" else server, address=bound) as service:
         with pytest.raises(TlsFailed) as caught:
             async with shell.connect(service.address, settings=IMPATIENT, credentials=credentials):
                 pass

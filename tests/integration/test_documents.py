@@ -21,8 +21,12 @@ from delayed_tracker.service.instruments import server_families
 from delayed_tracker.service.instruments.family import Family
 from delayed_tracker.storage.add_log_registry import ADD_LOG_GROUP
 from delayed_tracker.storage.registry import ENTRY_POINT_GROUP
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.client.harness.scripted_service import scripted_service
+from tests.client.harness.tls import server_credentials
 from tests.repository import documents
 from tests.repository.project_tree import ROOT
+from tests.service.security.certificates import Authority
 
 ADDRESS = "127.0.0.1:7650"
 BROKER_CONF = "/etc/pulsar/broker.conf"
@@ -72,8 +76,8 @@ def test_every_block_is_of_a_kind_that_is_tested(path: Path):
 
 
 def test_the_examples_are_those_that_are_run_below():
-    named = ["blocking" in PYTHON[1], "offers" in PYTHON[2], "ledgers" in PYTHON[3]]
-    assert (named, len(PYTHON)) == ([True, True, True], 4)
+    words = ["asyncio", "blocking", "offers", "credentials", "ledgers"]
+    assert [word in example for word, example in zip(words, PYTHON, strict=True)] == [True] * len(words)
 
 
 def test_blocks_of_the_storage_guide_are_what_they_say():
@@ -185,7 +189,7 @@ def service_settings() -> dict[str, str]:
 
 async def test_the_ledgers_example_works(service):
     """The ledgers example finds a message, reads on from there, and reaches the end."""
-    status, out = await run(sys.executable, "-c", PYTHON[3].replace(ADDRESS, service.grpc_address), environment={})
+    status, out = await run(sys.executable, "-c", PYTHON[4].replace(ADDRESS, service.grpc_address), environment={})
     assert status == 0, out
     first, *pages, last = out.splitlines()
     position = first.removeprefix("index 420 is at ")
@@ -214,6 +218,27 @@ async def test_the_python_examples_work(service, example):
     assert status == 0, out
     assert "100 tracked, 0 due already" in out
     assert out.count("due: 7:") == 100
+
+
+async def test_the_credentials_example_works(tmp_path):
+    """It connects with TLS, and shows the token of the file."""
+    authority = Authority()
+    (tmp_path / "ca").write_bytes(authority.certificate)
+    (tmp_path / "token").write_text("from-a-file\n")
+    shown = []
+
+    async def list_trackers(request, context):
+        shown.append(dict(context.invocation_metadata())["authorization"])
+        return pb.ListTrackersResponse()
+
+    async with scripted_service(server_credentials(authority)) as scripted:
+        scripted.on("ListTrackers", list_trackers)
+        example = PYTHON[3].replace("tracker.shop.svc:7650", scripted.address)
+        example = example.replace("/etc/tracker/ca.crt", str(tmp_path / "ca"))
+        example = example.replace("/run/secrets/tracker-token", str(tmp_path / "token"))
+        status, out = await run(sys.executable, "-c", example, environment={})
+    assert (status, out) == (0, "0 trackers\n")
+    assert shown == ["Bearer from-a-file"]
 
 
 def test_every_place_of_a_message_is_explained():

@@ -78,7 +78,7 @@ class ScriptedService:
             port = self._server.add_insecure_port(address)
         else:
             port = self._server.add_secure_port(address, credentials)
-        self.address = f"127.0.0.1:{port}"
+        self.address = f"{address.rpartition(':')[0]}:{port}"
         await self._server.start()
 
     async def stop(self) -> None:
@@ -86,10 +86,12 @@ class ScriptedService:
 
 
 @asynccontextmanager
-async def scripted_service(credentials: grpc.ServerCredentials | None = None) -> AsyncIterator[ScriptedService]:
+async def scripted_service(
+    credentials: grpc.ServerCredentials | None = None, *, address: str = "127.0.0.1:0"
+) -> AsyncIterator[ScriptedService]:
     service = ScriptedService()
     service.on("OpenTracker", pb.OpenTrackerResponse(epoch=7, recovered_count=3, bucket_count=1))
-    await service.start(credentials=credentials)
+    await service.start(address, credentials=credentials)
     try:
         yield service
     finally:

@@ -9,7 +9,8 @@ from delayed_tracker.client import ClientCredentials, InvalidInput, TlsCredentia
 from delayed_tracker.client.model.channel import host_and_port
 from delayed_tracker.client.model.credentials import TOKEN_BYTES_MAX, BearerTokens
 from delayed_tracker.client.model.tls import PEM_BYTES_MAX, channel_credentials
-from tests.client.harness.certificates import Authority
+from tests.client.harness.tls import encrypted_key
+from tests.service.security.certificates import Authority
 
 AUTHORITY = Authority()
 ISSUED = AUTHORITY.issue("tracker")
@@ -129,7 +130,7 @@ def pem_files(directory: Path) -> dict[str, Path]:
         "other key": other.key,
         "text": b"no PEM",
         "half": AUTHORITY.certificate[:100] + b"\n-----END CERTIFICATE-----\n",
-        "encrypted": ISSUED.encrypted_key(),
+        "encrypted": encrypted_key(ISSUED),
     }
     paths = {name: directory / name.replace(" ", "-") for name in contents}
     for name, path in paths.items():
