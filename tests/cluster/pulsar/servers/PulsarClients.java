@@ -10,7 +10,6 @@
 //   received    consumer, count, timeout (waits until so many are there, or its end)      -> messages
 //   acknowledge consumer, ids
 //   close       consumer
-//   unsubscribe consumer
 //   disconnect  url (closes all that uses this broker)
 //
 // A call that fails answers {"error": name of Pulsar's exception, "message": text}. A producer is made for each topic and
@@ -96,7 +95,6 @@ public final class PulsarClients {
             case "received" -> CONSUMERS.get(request.get("consumer").getAsInt()).received(request, answer);
             case "acknowledge" -> CONSUMERS.get(request.get("consumer").getAsInt()).acknowledge(request);
             case "close" -> CONSUMERS.remove(request.get("consumer").getAsInt()).consumer.close();
-            case "unsubscribe" -> CONSUMERS.remove(request.get("consumer").getAsInt()).consumer.unsubscribe();
             case "disconnect" -> disconnect(text(request, "url"));
             default -> throw new IllegalArgumentException("do=" + text(request, "do"));
         }

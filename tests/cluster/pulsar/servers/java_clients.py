@@ -116,14 +116,6 @@ class Consumer:
         """Close the consumer; the subscription stays."""
         self._java.ask("close", consumer=self._number)
 
-    def unsubscribe(self) -> None:
-        """Delete the subscription.
-
-        Raises:
-            PulsarFailed: the broker could not.
-        """
-        self._java.ask("unsubscribe", consumer=self._number)
-
 
 class Flow:
     """Messages that are sent at a steady rate in the background, until :meth:`settle`."""
