@@ -118,7 +118,7 @@ class Kernel(Generic[Arguments, Answer]):
         return compiled
 
 
-class ReadOnlyCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+class ReadOnlyCacheLocator(UserProvidedCacheLocator):
     """Place of the cache for processes that only read it: the directory need not be writable, as in an image."""
 
     def ensure_cache_path(self) -> None:
