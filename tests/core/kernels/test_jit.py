@@ -1,6 +1,7 @@
 """Kernels are compiled once, kept in a cache, and not compiled again by any caller."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,11 +38,11 @@ print(total(np.arange(5)))
 jit_only = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled with NUMBA_DISABLE_JIT=1")
 
 
-def run_sum(script: Path, **environment: str) -> list[str]:
+def run_sum(script: Path, *, run_by: tuple[str, ...] = (), **environment: str) -> list[str]:
     script.write_text(SUM, encoding="utf-8")
     variables = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
+        [*run_by, sys.executable, "-W", "error", str(script)],
         cwd=ROOT,
         env={**variables, **environment},
         capture_output=True,
@@ -72,6 +73,24 @@ def test_without_a_place_for_a_cache_each_process_compiles(tmp_path: Path):
     for _ in range(2):
         assert run_sum(script, XDG_CACHE_HOME="/dev/null/nowhere") == ["compiling", "10"]
     assert list(tmp_path.iterdir()) == [script]
+
+
+@jit_only
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv of util-linux")
+def test_a_cache_that_cannot_be_written_is_read(tmp_path: Path):
+    """A kernel of an image with a read-only root is loaded; one that the image lacks is compiled and not kept."""
+    script, cache = tmp_path / "sums.py", tmp_path / "cache"
+    assert run_sum(script, NUMBA_CACHE_DIR=str(cache)) == ["compiling", "10"]
+    kept = sorted(cache.rglob("*"))
+    for path in (cache, *kept):
+        path.chmod(0o555)
+    # Without capabilities, root cannot write there either.
+    plain_user = ("setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all") if os.geteuid() == 0 else ()
+    assert run_sum(script, run_by=plain_user, NUMBA_CACHE_DIR=str(cache)) == ["10"]
+    other = tmp_path / "others.py"
+    assert run_sum(other, run_by=plain_user, NUMBA_CACHE_DIR=str(cache)) == ["compiling", "10"]
+    assert sorted(cache.rglob("*")) == kept
 
 
 @jit_only

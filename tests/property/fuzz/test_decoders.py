@@ -33,7 +33,7 @@ def test_real_inputs_are_accepted(decoder: Decoder):
 
 @every_decoder
 def test_inputs_of_the_corpus_lead_to_declared_errors(decoder: Decoder):
-    """Bytes that once were decoded wrongly are not again."""
+    """An input that once was decoded wrongly is not again."""
     for path in decoder.kept():
         decoder.check(path.read_bytes())
 

@@ -1,12 +1,14 @@
 """Rules: what each grants and does not, and files that are refused whole."""
 
 import json
+import re
 
 import pytest
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.security.actions import Action
 from delayed_tracker.service.security.rules import RULES_MAX, Rules
+from tests.repository.project_tree import ROOT
 
 TOPIC = "persistent://shop/orders/paid"
 
@@ -94,3 +96,11 @@ def test_too_many_rules():
     """The bound keeps a wrong file from filling the memory."""
     with pytest.raises(InvalidInput, match=f"at most {RULES_MAX}"):
         rules(*([{"role": "a", "actions": ["read"]}] * (RULES_MAX + 1)))
+
+
+def test_the_example_of_the_reference():
+    """It is a file of rules."""
+    (block,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs/reference/actions.md").read_text("utf-8"), re.DOTALL)
+    rules = Rules.parse(block.encode())
+    assert rules.count == 3
+    assert rules.allow("shop", Action.READ, "persistent://shop/orders/paid", "billing")
