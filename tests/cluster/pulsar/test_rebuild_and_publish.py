@@ -109,7 +109,7 @@ def test_a_broker_recovers_what_was_rebuilt_from_its_bookies(broker: Broker, tmp
                 assert Counter(message.id for message in received) == topic.expected(name)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(900)
 def test_a_rebuild_that_publishes_itself(broker: Broker, tmp_path: Path):
     """Spark's tasks write the buckets of a topic that no broker has loaded; one that is loaded is refused, and harmless."""

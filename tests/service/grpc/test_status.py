@@ -26,6 +26,8 @@ _CASES = [
     (errors.TrackerNotOpen(KEY), "NOT_FOUND"),
     (errors.Fenced(KEY, given_epoch=1, epoch=2, owner=""), "FAILED_PRECONDITION"),
     (errors.ImportRejected("cut short"), "INVALID_ARGUMENT"),
+    (errors.Unauthenticated("the token has expired"), "UNAUTHENTICATED"),
+    (errors.PermissionDenied("shop", "read", topic="t", subscription="s"), "PERMISSION_DENIED"),
     (errors.ImportUnderWay(KEY), "ABORTED"),
     (errors.TrackerInMemory(), "FAILED_PRECONDITION"),
     (errors.PollEnded(KEY, "CLEARED"), "ABORTED"),
