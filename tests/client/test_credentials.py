@@ -287,7 +287,7 @@ async def test_a_token_file_that_vanishes_stays_in_use_until_it_is_refused(servi
 
 
 async def test_an_error_of_the_function_ends_the_call(service: ScriptedService, shell):
-    """What the program's own function raises reaches the program, and nothing is sent."""
+    """An exception of the program's own function reaches the program, and nothing is sent."""
 
     def broken() -> str:
         raise KeyError("vault")

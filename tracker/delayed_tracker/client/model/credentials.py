@@ -46,7 +46,7 @@ What the function raises, the call raises. Threads of the blocking client call i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials:
-    """What a client shows to the service, and what it demands of the service.
+    """Proof of the client for the service, and demands on the service's own.
 
     Args:
         tls: certificates; None connects without encryption.
