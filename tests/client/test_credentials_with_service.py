@@ -73,7 +73,8 @@ async def test_a_poll_goes_on_when_its_token_ends_and_there_is_another(service, 
 
     async with shell.connect(str(service.bound.grpc), credentials=ClientCredentials(token=supply)) as client:
         session = await client.open_tracker(TOPIC, SUBSCRIPTION)
-        await session.add_columns([(ends_s + 1) * 1_000], [7], [0])
+        # Later than the token by more than a tick, by which messages are early.
+        await session.add_columns([(ends_s + 3) * 1_000], [7], [0])
         lease = await session.poll(1, wait_ms=60_000)
         assert list(lease.messages) == [(7, 0)]
         assert (asked[0], asked[-1]) == (ending, lasting)
