@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +20,7 @@ from delayed_tracker.service.server import TrackerServer
 from delayed_tracker.service.settings.address import Address, Transport
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
+from tests.service.harness.service_process import next_line
 from tests.service.harness.settings import settings_of
 from tests.service.security.certificates import Authority, Certificate
 
@@ -269,7 +272,8 @@ async def test_handshakes_that_do_not_go_on(tmp_path: Path):
 
 async def test_what_is_no_handshake_leaves_few_lines(tmp_path: Path):
     """Hundreds of malformed ones are refused, with one line of the log a minute, and others are served meanwhile."""
-    async with running(write_files(tmp_path)) as service:
+    limits = {"http_client_timeout_ms": 500, "grpc_handshake_timeout_ms": 500}
+    async with running(write_files(tmp_path), **limits) as service:
         with capture_logs() as lines:
             for address in (service.http_address(Transport.TLS), service.grpc_address(Transport.TLS)):
                 for number in range(200):
@@ -290,6 +294,34 @@ async def test_handshakes_have_an_end(tmp_path: Path):
         address = service.http_address(Transport.TLS)
         with socket.create_connection((address.host, address.port), timeout=20) as silent:
             assert await asyncio.to_thread(silent.recv, 1) == b""
+
+
+async def test_what_is_no_handshake_leaves_no_line_of_grpc(tmp_path: Path):
+    """The library would write one for each to the standard error of the process."""
+    files = write_files(tmp_path)
+    given = {
+        "bucketSnapshotStorageUrl": "memory:",
+        "grpcListenAddress": "tls://127.0.0.1:0",
+        "httpListenAddress": "127.0.0.1:0",
+        "tlsCertificateFilePath": files["certificate_file_path"],
+        "tlsKeyFilePath": files["key_file_path"],
+        "logFormat": "json",
+    }
+    settings = [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
+    command = [sys.executable, "-m", "delayed_tracker.cli", "serve", *settings]
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    try:
+        host, _, port = (await next_line(process, "ready"))["grpc"].rpartition(":")
+        for _ in range(50):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+    finally:
+        process.terminate()
+        _, written = await process.communicate()
+    assert [json.loads(line)["event"] for line in written.splitlines()] == ["stopping", "stopped"]
 
 
 async def test_connections_of_tls_have_an_age(tmp_path: Path):

@@ -3,6 +3,7 @@
 Imports only the base packages, and prints the name of an extra that is missing.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -20,6 +21,8 @@ def run() -> None:
 
         main.run()
 
+    # Read when gRPC is imported. By default it writes a line for each connection that is no TLS, without a bound.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     run_installed(
         begin,
         "delayed-tracker",
