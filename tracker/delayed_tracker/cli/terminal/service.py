@@ -6,7 +6,7 @@ A command takes one ``service: Service``; :func:`of_service` declares the option
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -76,56 +76,19 @@ TokenOverPlain = Annotated[
 ]
 
 
-def _credentials_of(
-    *,
-    tls: bool = False,
-    tls_ca: Path | None = None,
-    tls_cert: Path | None = None,
-    tls_key: Path | None = None,
-    token_file: Path | None = None,
-    token_over_plain: bool = False,
-) -> ClientCredentials:
-    """Return the credentials of the options, each of which is an argument; ``tls`` demands TLS without any file, too.
-
-    Raises:
-        InvalidInput: a certificate without its key, or the other way round.
-    """
-    is_tls = tls or any(path is not None for path in (tls_ca, tls_cert, tls_key))
-    return ClientCredentials(
-        tls=TlsCredentials(ca=tls_ca, certificate=tls_cert, key=tls_key) if is_tls else None,
-        token=None if token_file is None else TokenFile(token_file),
-        token_over_plain=token_over_plain,
-    )
-
-
 def of_service(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a service in place of its parameter ``service``."""
 
-    def with_options(
-        *,
-        server: Server = DEFAULT_SERVER,
-        tls_ca: TlsCa = None,
-        tls_cert: TlsCert = None,
-        tls_key: TlsKey = None,
-        token_file: TokenFromFile = None,
-        token_over_plain: TokenOverPlain = False,
-        **others: Any,
-    ) -> None:
-        credentials = _credentials_of(
-            tls=server.startswith(TLS_SCHEME),
-            tls_ca=tls_ca,
-            tls_cert=tls_cert,
-            tls_key=tls_key,
-            token_file=token_file,
-            token_over_plain=token_over_plain,
-        )
+    def with_server(*, server: Server = DEFAULT_SERVER, credentials: ClientCredentials, **others: Any) -> None:
+        if server.startswith(TLS_SCHEME) and credentials.tls is None:
+            credentials = replace(credentials, tls=TlsCredentials())
         command(service=Service(server.removeprefix(TLS_SCHEME), credentials), **others)
 
-    return _in_place("service", with_options, command)
+    return with_credentials(_in_place("service", with_server, command))
 
 
 def with_credentials(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of credentials in place of ``credentials``; it has another option for the address."""
+    """Give a command the options of credentials in place of ``credentials``; it has an option of its own for the address."""
 
     def with_options(
         *,
@@ -136,11 +99,10 @@ def with_credentials(command: Callable[..., None]) -> Callable[..., None]:
         token_over_plain: TokenOverPlain = False,
         **others: Any,
     ) -> None:
-        credentials = _credentials_of(
-            tls_ca=tls_ca,
-            tls_cert=tls_cert,
-            tls_key=tls_key,
-            token_file=token_file,
+        is_tls = any(path is not None for path in (tls_ca, tls_cert, tls_key))
+        credentials = ClientCredentials(
+            tls=TlsCredentials(ca=tls_ca, certificate=tls_cert, key=tls_key) if is_tls else None,
+            token=None if token_file is None else TokenFile(token_file),
             token_over_plain=token_over_plain,
         )
         command(credentials=credentials, **others)
