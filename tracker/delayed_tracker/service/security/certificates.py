@@ -16,6 +16,7 @@ import structlog
 from cryptography import x509
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.files.whole_file import read_whole
 from delayed_tracker.service.clock import Clock, pause
 from delayed_tracker.service.security.file_watch import FileWatch
 from delayed_tracker.service.settings.address import Transport
@@ -160,13 +161,9 @@ class Certificates:
 
 def _read(key: str, path: str) -> bytes:
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
+        return read_whole(path, FILE_BYTES_MAX)
     except OSError as error:
         raise InvalidInput(key, path, f"{error.strerror}; name a file that the service can read") from error
-    if len(content) > FILE_BYTES_MAX:
-        raise InvalidInput(key, path, f"it has more than {FILE_BYTES_MAX} bytes; give a file of certificates")
-    return content
 
 
 def _context(settings: TlsSettings) -> ssl.SSLContext:
