@@ -43,6 +43,8 @@ def test_options():
     assert address.admin == ("http://a:8080", "https://b")
     assert address.with_admin("http://c:1").admin == ("http://c:1",)
     assert address.with_admin(None) is address
+    assert address.bytes_per_second_max is None
+    assert ClusterAddress.parse("bookkeeper+zk:zk:1?maxBytesPerSecond=1024").bytes_per_second_max == 1_024
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,8 @@ def test_options():
         ("bookkeeper+zk:zk:1?ensemble=3", "give ensemble, writeQuorum, ackQuorum together"),
         ("bookkeeper+zk:zk:1?ensemble=1&writeQuorum=2&ackQuorum=2", "must ascend"),
         ("bookkeeper+zk:zk:1?digest=md5", "digest is one of"),
+        ("bookkeeper+zk:zk:1?maxBytesPerSecond=1023", "from 1024 to 1099511627776"),
+        ("bookkeeper+zk:zk:1?maxBytesPerSecond=1e9", "from 1024 to 1099511627776"),
         ("bookkeeper+zk:zk:1?tls=all", "give tlsCa=FILE"),
         ("bookkeeper+zk:zk:1?admin=localhost:8080", "'localhost:8080' is no http://HOST:PORT"),
         ("bookkeeper+zk:zk:1?admin=http://a/admin", "is no http://HOST:PORT"),

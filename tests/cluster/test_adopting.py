@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from delayed_tracker.bookkeeper.errors import EntryMissing
-from delayed_tracker.cluster.adopting import AdoptionOptions, BucketAdoption
+from delayed_tracker.cluster.adopted import AdoptionOptions
+from delayed_tracker.cluster.adopting import BucketAdoption
 from delayed_tracker.cluster.cursor_node import BucketProperty
 from delayed_tracker.cluster.errors import CursorChanged
 from delayed_tracker.cluster.snapshot_ledger import SnapshotLedger

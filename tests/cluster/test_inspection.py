@@ -1,6 +1,8 @@
 """Tests of the inspection: every kind of problem in a real cluster, and that nothing sound is reported."""
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +10,7 @@ from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound
 from delayed_tracker.cluster.cursor_node import BucketProperty
 from delayed_tracker.cluster.inspection import BucketInspector, Fault, Inspection
 from delayed_tracker.cluster.listing import ClusterListing
+from delayed_tracker.ledger.live.throttle import Throttle
 from delayed_tracker.storage.codec.codec import encode_snapshot
 from tests.cluster.made_cluster import NOW_MS, SUBSCRIPTION, TOPIC, MadeCluster, indexes_of, sealed
 
@@ -40,6 +43,21 @@ async def test_sound_buckets(made: MadeCluster):
     encoded = encode_snapshot(sealed(indexes_of([3, 4])))
     assert first.byte_count == encoded.length
     assert (second.property, second.message_count, second.due_count) == (two, 8, 5)
+
+
+async def test_a_rate_holds_for_all_snapshots(made: MadeCluster):
+    """With a rate, reading takes at least the time of all bytes but the last read; the findings are the same."""
+    named = [await made.bucket(indexes_of([ledger])) for ledger in (3, 4, 5)]
+    await made.cursor(named)
+    unlimited = await inspect(made)
+    sizes = [bucket.byte_count for each in unlimited.subscriptions for bucket in each.buckets]
+    rate = 4 * sum(sizes)
+    begun = time.monotonic()
+    throttled = replace(made.cluster, throttle=Throttle(rate, time.monotonic))
+    inspector = BucketInspector(throttled, now_ms=NOW_MS)
+    found = await inspector.inspect(listed=ignore, read=ignore, scanned=ignore)
+    assert time.monotonic() - begun >= sum(sizes) / rate
+    assert found == unlimited
 
 
 async def test_a_property_without_ledger(made: MadeCluster):

@@ -7,14 +7,16 @@ brokers below ``ROOT/loadbalance/brokers``. The Spark job writes the same addres
     digest                             of new ledgers: crc32, crc32c, hmac or dummy; without it as the topic's own ledgers
     waitSeconds                        how long to wait until no broker has a topic loaded, 0 (default) to 86400
     backup                             file for what is changed, of the job's address alone; commands have --backup
+    maxBytesPerSecond                  bytes of snapshots that a command reads in a second, 1,024 to 2**40; without it as fast as it can
     admin                              http://HOST:PORT of every broker, divided by commas, instead of those in ZooKeeper
     adminTokenFile, adminCa            token for the brokers; certificates of the authorities that signed theirs
     tls, tlsCa, tlsCertificate, tlsKey, tlsHostnameVerification   as of the storage bookkeeper:
 """
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 from urllib.parse import parse_qsl, urlencode
 
@@ -25,6 +27,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
 from delayed_tracker.ledger.live.address import SCHEME as SOURCE_SCHEME
 from delayed_tracker.ledger.live.address import parse_place, refuse_other_store
+from delayed_tracker.ledger.live.throttle import Throttle
 from delayed_tracker.ledger.topic_name import TopicName, encode_name
 from delayed_tracker.storage.bookkeeper.connecting import client_of
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
@@ -37,8 +40,10 @@ _INSTANCE_BYTES_MAX: Final = 256
 _QUORUMS: Final = ("ensemble", "writeQuorum", "ackQuorum")
 _ADMIN: Final = ("admin", "adminTokenFile", "adminCa")
 _WAIT: Final = "waitSeconds"
+_RATE: Final = "maxBytesPerSecond"
+_RATES: Final = range(1_024, 2**40 + 1)
 _BACKUP: Final = "backup"
-_KEYS: Final = (*_QUORUMS, "digest", *_ADMIN, _WAIT, *TLS_KEYS)
+_KEYS: Final = (*_QUORUMS, "digest", *_ADMIN, _WAIT, _RATE, *TLS_KEYS)
 WAIT_S_MAX: Final = 86_400
 
 
@@ -62,6 +67,8 @@ class ClusterAddress:
     admin_ca: str | None = None
     wait_s: int = 0
     """Seconds to wait until no broker has a topic loaded; 0 refuses a loaded topic at once."""
+    bytes_per_second_max: int | None = None
+    """Bytes of snapshots that may be read in a second; None for no limit."""
     backup: str | None = None
     """File for what the Spark job changes; commands have an option of their own."""
 
@@ -91,7 +98,7 @@ class ClusterAddress:
             raise InvalidInput(field, text, "give each option once, as option=value, divided by &")
         if 0 < sum(key in given for key in _QUORUMS) < len(_QUORUMS):
             raise InvalidInput(field, text, f"give {', '.join(_QUORUMS)} together, or none of them")
-        passed = urlencode({key: value for key, value in given.items() if key not in (*_ADMIN, _WAIT, _BACKUP)})
+        passed = urlencode({key: value for key, value in given.items() if key not in (*_ADMIN, _WAIT, _RATE, _BACKUP)})
         try:
             connection = BookKeeperUrl.parse(f"zk://{hosts}{root}/ledgers?{passed}")
         except InvalidInput as error:
@@ -106,6 +113,7 @@ class ClusterAddress:
             admin_token_file=given.get("adminTokenFile"),
             admin_ca=given.get("adminCa"),
             wait_s=_wait_s(given.get(_WAIT, "0"), field, text),
+            bytes_per_second_max=_rate(given[_RATE], field, text) if _RATE in given else None,
             backup=given.get(_BACKUP),
         )
 
@@ -152,6 +160,8 @@ class Cluster:
     address: ClusterAddress
     client: BookKeeper
     """Its ``zookeeper`` is the session for Pulsar's nodes."""
+    throttle: Throttle = field(default_factory=lambda: Throttle(None, time.monotonic))
+    """Throttle of all snapshots that are read; no limit by default."""
 
     async def instance(self) -> str:
         """Return the id of the BookKeeper cluster; empty if it has none, as a standalone Pulsar.
@@ -213,7 +223,7 @@ async def connected(address: ClusterAddress, field: str = "cluster") -> AsyncIte
                 address.text,
                 f"ZooKeeper has no node {address.managed_ledgers}; correct the root, which is the chroot of metadataStoreUrl",
             )
-        yield Cluster(address, client)
+        yield Cluster(address, client, Throttle(address.bytes_per_second_max, time.monotonic))
 
 
 def admin_urls(text: str, field: str, given: str) -> tuple[str, ...]:
@@ -235,6 +245,12 @@ def admin_urls(text: str, field: str, given: str) -> tuple[str, ...]:
 def _wait_s(value: str, field: str, text: str) -> int:
     if not value.isascii() or not value.isdigit() or int(value[:9]) > WAIT_S_MAX:
         raise InvalidInput(field, text, f"{_WAIT} is a number of seconds from 0 to {WAIT_S_MAX}, not {value!r}")
+    return int(value)
+
+
+def _rate(value: str, field: str, text: str) -> int:
+    if not value.isascii() or not value.isdigit() or int(value[:14]) not in _RATES:
+        raise InvalidInput(field, text, f"{_RATE} is a number from {_RATES[0]} to {_RATES[-1]}, not {value!r}")
     return int(value)
 
 

@@ -11,23 +11,21 @@ A process that is killed leaves snapshots that no catalogue names; the next run,
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 from uuid import uuid4
 
-from delayed_tracker.bookkeeper.errors import EntryMissing, Unauthorized
-from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound
 from delayed_tracker.cluster.address import Cluster
+from delayed_tracker.cluster.adopted import GONE_OR_DAMAGED, AdoptedSubscription, AdoptionOptions, BucketSource, LeftOut
+from delayed_tracker.cluster.adoption_copy import TrackerCopy
 from delayed_tracker.cluster.adoption_undo import AdoptedTracker
 from delayed_tracker.cluster.bucket_ledger import is_bucket_of
-from delayed_tracker.cluster.change_record import ChangeRecord
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.cursor_state import read_cursor_state
 from delayed_tracker.cluster.errors import ClusterNodeInvalid, CursorChanged
 from delayed_tracker.cluster.snapshot_ledger import SnapshotLedger
-from delayed_tracker.core.values.columns import Int64Array, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.ledger.errors import MetadataInvalid
@@ -37,103 +35,15 @@ from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadata
 from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound
-from delayed_tracker.storage.maintenance.checking import StoredSnapshotReader
-from delayed_tracker.storage.maintenance.claiming import Attempt, Claimed, claim_tracker
-from delayed_tracker.storage.maintenance.entry_digest import EntryDigest
+from delayed_tracker.storage.maintenance.claiming import Claimed, claim_tracker
 from delayed_tracker.storage.maintenance.opening import WholeStorage
-from delayed_tracker.storage.maintenance.verification import Verdict, batch_end, verify_snapshot
-from delayed_tracker.storage.maintenance.working import Retries
-from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, LogMark, SnapshotStore
-from delayed_tracker.storage.publication import Claim, FixedClaim, Publication, catalogue_entry
+from delayed_tracker.storage.protocol import NO_LOG, LogMark
 from delayed_tracker.storage.summary import encode_summary
-
-Answer = TypeVar("Answer")
 
 SNAPSHOTS_AT_ONCE: Final = 4
 """Snapshots of one subscription that are copied at a time. Each has one read in memory, about 1 MB or one segment."""
 _ATTEMPTS: Final = 3
 """Attempts with a subscription whose buckets brokers replace meanwhile."""
-_GONE_OR_DAMAGED: Final = (
-    LedgerNotFound, EntryMissing, Unauthorized, LedgerMetadataInvalid, SnapshotNotFound, SnapshotCorrupt
-)  # fmt: skip
-"""Errors of one bucket that another attempt does not mend, unless brokers have replaced it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A bucket that is not adopted."""
-
-    property: BucketProperty
-    reason: str
-    """One sentence."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Source:
-    """A bucket that can be read, without its rows."""
-
-    property: BucketProperty
-    ledger: SnapshotLedger
-    metadata: bytes
-    counts: Int64Array
-    """Messages of each segment."""
-    message_count: int
-    first: Position
-    last: Position
-    summary: bytes
-    consumed: bytes
-
-    def entry(self, bucket_id: int, seal_number: int | None, mark_delete: Position) -> CatalogueEntry:
-        """Return the catalogue entry of its copy."""
-        return catalogue_entry(
-            bucket_id,
-            self.first,
-            self.last,
-            self.summary,
-            seal_number=seal_number,
-            mark_delete=mark_delete,
-            consumed=self.consumed,
-        )
-
-
-@dataclass(slots=True)
-class AdoptedSubscription:
-    """Buckets of one subscription that are, or would be, adopted."""
-
-    topic: TopicName
-    subscription: str
-    bucket_count: int = 0
-    message_count: int = 0
-    """Messages in these buckets, acknowledged ones included."""
-    byte_count: int = 0
-    """Payload bytes of these buckets."""
-    is_there: bool = False
-    """True if the storage has exactly these buckets already; then nothing is changed."""
-    epoch: int = 0
-    """Epoch of the tracker in the storage; 0 if nothing was adopted."""
-    left_out: list[LeftOut] = field(default_factory=list)
-
-    def note(self, sources: "Iterable[_Source]") -> None:
-        """Set the sums to those of these buckets."""
-        counts = [(source.message_count, source.ledger.reader.metadata.payload_bytes) for source in sources]
-        self.bucket_count = len(counts)
-        self.message_count, self.byte_count = (
-            (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptionOptions:
-    """Ways of adopting."""
-
-    attempt: Attempt = field(default_factory=Retries)
-    """Performs each operation of the storage; repeats it by default."""
-    record: ChangeRecord | None = None
-    """Gets each tracker before its buckets are named; None for no record."""
-    copied: Callable[[int], None] = lambda _: None
-    """Called with the number of buckets that were copied, or left out."""
-    at_point: Callable[[str], None] = lambda _: None
-    """Called with the name of a point that has been reached; tests stop there."""
 
 
 class BucketAdoption:
@@ -182,7 +92,7 @@ class BucketAdoption:
             if not sources or found.is_there:
                 return found
             claimed = await self._claim(found)
-            copy = _TrackerCopy(
+            copy = TrackerCopy(
                 self._target,
                 found,
                 claimed,
@@ -195,7 +105,7 @@ class BucketAdoption:
         raise CursorChanged(f"brokers keep replacing the buckets of {subscription!r} of {topic}; run the command again")
 
     async def _copy_all(
-        self, copy: "_TrackerCopy", sources: Sequence[_Source], found: AdoptedSubscription, cursor: "_Cursor"
+        self, copy: TrackerCopy, sources: Sequence[BucketSource], found: AdoptedSubscription, cursor: "_Cursor"
     ) -> bool:
         """Copy buckets and publish them; False if one is gone because brokers have replaced it: then nothing is published."""
         unpublished = True
@@ -235,25 +145,25 @@ class BucketAdoption:
         node = await self._node(found)
         return _Cursor(node, await read_cursor_state(self._cluster, node, managed_ledger, name=name))
 
-    async def _sources(self, found: AdoptedSubscription, cursor: "_Cursor") -> list[_Source]:
+    async def _sources(self, found: AdoptedSubscription, cursor: "_Cursor") -> list[BucketSource]:
         """Read the metadata of each bucket, ascending by range; note the sums, and what is left out."""
-        sources: list[_Source] = []
+        sources: list[BucketSource] = []
 
         async def look(named: BucketProperty) -> None:
             try:
                 sources.append(await self._source(found, named, cursor.state))
-            except _GONE_OR_DAMAGED as error:
+            except GONE_OR_DAMAGED as error:
                 self._leave_out(found, named, f"{error.message}.")
 
         await for_each(cursor.node.buckets, look, at_once=SNAPSHOTS_AT_ONCE)
         found.note(sources)
         return sources
 
-    async def _source(self, found: AdoptedSubscription, named: BucketProperty, state: CursorState) -> _Source:
+    async def _source(self, found: AdoptedSubscription, named: BucketProperty, state: CursorState) -> BucketSource:
         """Open a bucket and read its metadata; raise one of the errors of a bucket that is left out."""
         if named.ledgers is None or named.bucket_id is None:
             raise SnapshotNotFound(f"{named.name!r} = {named.value!r} names no range and ledger")
-        ledger = SnapshotLedger(await self._cluster.client.open(named.bucket_id))
+        ledger = SnapshotLedger(await self._cluster.client.open(named.bucket_id), throttle=self._cluster.throttle)
         opened = ledger.reader.metadata
         if not is_bucket_of(opened, found.topic, found.subscription):
             raise SnapshotNotFound(f"ledger {named.bucket_id} is no bucket of this subscription")
@@ -271,13 +181,13 @@ class BucketAdoption:
         summary = encode_summary(decoded.bounds, bits, opened.payload_bytes)
         consumed = _intersection(bits, state.acked)
         stored = consumed.serialize() if len(consumed) else b""
-        return _Source(named, ledger, metadata, decoded.bounds.count, len(bits), first, last, summary, stored)
+        return BucketSource(named, ledger, metadata, decoded.bounds.count, len(bits), first, last, summary, stored)
 
     def _leave_out(self, found: AdoptedSubscription, named: BucketProperty, reason: str) -> None:
         found.left_out.append(LeftOut(named, reason))
         self._options.copied(1)
 
-    async def _require_place(self, found: AdoptedSubscription, sources: Iterable[_Source]) -> None:
+    async def _require_place(self, found: AdoptedSubscription, sources: Iterable[BucketSource]) -> None:
         """Note whether the storage has exactly these buckets; refuse one that has others."""
         state = await self._attempt(partial(self._target.list, str(found.topic), found.subscription))
         if not state.entries and not state.corrupt:
@@ -321,130 +231,6 @@ class _Cursor:
 
     node: CursorNode
     state: CursorState
-
-
-class _TrackerCopy:
-    """Copies of the buckets of one tracker that was claimed, none of which the catalogue names yet."""
-
-    def __init__(
-        self,
-        target: SnapshotStore,
-        found: AdoptedSubscription,
-        claimed: Claimed,
-        *,
-        writer: str,
-        mark_delete: Position,
-        options: AdoptionOptions,
-    ) -> None:
-        self.claimed = claimed
-        self._target = target
-        self._found = found
-        self._mark_delete = mark_delete
-        self._options = options
-        key = (str(found.topic), found.subscription)
-        claim = FixedClaim(claimed.epoch, mark_delete)
-        self._publication = _RetriedPublication(target, key, writer, claim, options.attempt)
-        self._created: dict[int, _Source] = {}
-
-    async def copy(self, source: _Source) -> None:
-        """Copy one bucket and read it back, or leave it out."""
-
-        async def create() -> tuple[int, EntryDigest]:
-            read = EntryDigest()
-            read.add([source.metadata])
-
-            async def segments() -> AsyncIterator[bytes]:
-                first = 0
-                while first < len(source.counts):
-                    last = batch_end(source.counts, first)
-                    stored = await source.ledger.entries(first, last)
-                    read.add(stored)
-                    for segment in stored:
-                        yield segment
-                    first = last + 1
-
-            bucket_id = await self._publication.create(
-                source.metadata, segments(), source.first, source.last, epoch=self.claimed.epoch
-            )
-            return bucket_id, read
-
-        try:
-            # What an attempt without an answer has stored is swept by the next owner.
-            bucket_id, read = await self._options.attempt(create)
-        except _GONE_OR_DAMAGED as error:
-            self._leave_out(source, f"{error.message}.")
-            return
-        self._created[bucket_id] = source
-        self._options.at_point("snapshot.created")
-        written = _ReadBack(self._target, bucket_id, self._options.attempt)
-        verdict = Verdict(bucket_id)
-        await verify_snapshot(source.entry(bucket_id, None, self._mark_delete), written, verdict)
-        verdict.expect(written.digest.digest() == read.digest(), "It reads back differently than it was written.")
-        if verdict.problems:
-            del self._created[bucket_id]
-            await self._publication.delete([bucket_id])
-            self._leave_out(source, verdict.problems[0])
-            return
-        self._options.copied(1)
-
-    async def publish(self, mark: LogMark) -> None:
-        """Name all copies in the catalogue, in one step, and note the sums.
-
-        Raises:
-            SnapshotConflict: another process has claimed the tracker.
-        """
-        copies = sorted(self._created.items(), key=lambda copy: (copy[1].first, copy[1].last, copy[0]))
-        first_number = self.claimed.state.last_seal_number + 1
-        entries = [
-            source.entry(bucket_id, number, self._mark_delete)
-            for number, (bucket_id, source) in enumerate(copies, start=first_number)
-        ]
-        await self._publication.publish(
-            entries, epoch=self.claimed.epoch, mark=mark, replaced_mark=self.claimed.state.log_mark
-        )
-        self._found.note(self._created.values())
-
-    async def discard(self) -> None:
-        """Delete the copies, which are not published. What cannot be deleted now is swept by the next owner."""
-        await self._publication.delete(list(self._created))
-
-    def _leave_out(self, source: _Source, reason: str) -> None:
-        self._found.left_out.append(LeftOut(source.property, reason))
-        self._options.copied(1)
-
-
-class _RetriedPublication(Publication):
-    """Publication whose writes are repeated while the storage is unavailable."""
-
-    __slots__ = ("_repeat",)
-
-    def __init__(
-        self, storage: SnapshotStore, tracker: tuple[str, str], writer: str, claim: Claim, repeat: Attempt
-    ) -> None:
-        super().__init__(storage, tracker, writer=writer, claim=claim)
-        self._repeat = repeat
-
-    async def attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
-        return await self._repeat(operation)
-
-
-class _ReadBack(StoredSnapshotReader):
-    """Reads a stored copy once, and computes its digest meanwhile."""
-
-    def __init__(self, storage: SnapshotStore, bucket_id: int, attempt: Attempt) -> None:
-        super().__init__(storage, bucket_id, attempt)
-        self._read = partial(attempt, partial(storage.get_bucket_snapshot_metadata, bucket_id))
-        self.digest = EntryDigest()
-
-    async def metadata(self) -> SnapshotMetadata:
-        stored = await self._read()
-        self.digest.add([stored])
-        return await asyncio.to_thread(decode_metadata, stored)
-
-    async def entries(self, first: int, last: int) -> list[bytes]:
-        stored = await super().entries(first, last)
-        self.digest.add(stored)
-        return stored
 
 
 def _own_mark(claimed: Claimed) -> LogMark:

@@ -158,6 +158,7 @@ class BucketInspector:
 
     def __init__(self, cluster: Cluster, *, now_ms: int) -> None:
         self._client = cluster.client
+        self._throttle = cluster.throttle
         self._listing = ClusterListing(cluster)
         self._now_ms = now_ms
 
@@ -231,7 +232,9 @@ class BucketInspector:
             bucket.has_own_key = ledger is not None and ledger.bucket_key == named.name
             if not reader.metadata.closed:
                 bucket.add(Fault.NOT_CLOSED, "Its writer has not closed the ledger.")
-            await self._verify(bucket, named.ledgers, SnapshotLedger(reader, now_ms=self._now_ms))
+            await self._verify(
+                bucket, named.ledgers, SnapshotLedger(reader, now_ms=self._now_ms, throttle=self._throttle)
+            )
         except LedgerNotFound:
             bucket.add(Fault.LEDGER_MISSING, f"There is no ledger {named.bucket_id}.")
         except (SnapshotCorrupt, SnapshotNotFound, EntryMissing, LedgerMetadataInvalid) as error:

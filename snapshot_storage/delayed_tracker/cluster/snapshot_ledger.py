@@ -6,6 +6,7 @@ from typing import Final
 
 from delayed_tracker.bookkeeper.reading.reader import LedgerReader
 from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.ledger.live.throttle import Throttle
 from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadata, decode_segments
 from delayed_tracker.storage.errors import SnapshotNotFound
 
@@ -19,11 +20,13 @@ class SnapshotLedger:
     Args:
         reader: of the ledger; of one that is not closed, confirmed entries are read.
         now_ms: time by which an index is due, in milliseconds since 1970.
+        throttle: of the cluster; reads wait for it.
     """
 
-    def __init__(self, reader: LedgerReader, *, now_ms: int = 0) -> None:
+    def __init__(self, reader: LedgerReader, *, now_ms: int = 0, throttle: Throttle | None = None) -> None:
         self.reader = reader
         self._now_ms = now_ms
+        self._throttle = throttle
         self.due_count = 0
         """Rows that :meth:`decode` returned whose deadline is at or before ``now_ms``."""
 
@@ -60,4 +63,7 @@ class SnapshotLedger:
         end = self.reader.last_confirmed
         if last > end:
             raise SnapshotNotFound(f"ledger {self.reader.ledger_id} ends at entry {end}, and entry {last} is missing")
-        return [bytes(entry.payload) for entry in await self.reader.read(first, last)]
+        payloads = [bytes(entry.payload) for entry in await self.reader.read(first, last)]
+        if self._throttle is not None:
+            await asyncio.sleep(self._throttle.take(sum(map(len, payloads))))
+        return payloads

@@ -17,7 +17,7 @@ from tests.cluster.pulsar.servers.admin import AdminFailed
 from tests.cluster.pulsar.servers.broker import BUCKET_PROPERTY, HOUR_MS, Broker, now_ms
 from tests.cluster.pulsar.topics import FELL_BACK, RECOVERED, Topic, fill, subscribed, wait_attached
 
-pytestmark = [pytest.mark.deep, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 NAME = "worker"
 RACES = 50
 
@@ -143,6 +143,7 @@ def test_a_ledger_without_its_property(broker: Broker, topic: Topic):
     inspected(broker, topic, status=0)
 
 
+@pytest.mark.deep
 async def test_a_topic_that_is_loaded_between_the_check_and_the_write(broker: Broker, topic: Topic):
     """Whenever a broker loads the topic, the write is refused or the broker reads what was written: never BadVersion."""
     name = TopicName.parse(topic.name)

@@ -22,7 +22,8 @@ from delayed_tracker.cli.pulsar.options import (
 from delayed_tracker.cli.terminal.options import AsJson
 from delayed_tracker.cli.terminal.output import counted, print_json, progress, say, show, size, table
 from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
-from delayed_tracker.cluster.adopting import AdoptedSubscription, AdoptionOptions, BucketAdoption
+from delayed_tracker.cluster.adopted import AdoptedSubscription, AdoptionOptions
+from delayed_tracker.cluster.adopting import BucketAdoption
 from delayed_tracker.cluster.change_record import ChangeRecord
 from delayed_tracker.cluster.listing import ClusterListing, SubscriptionNode
 from delayed_tracker.storage.maintenance.opening import WholeStorage, is_storage_there, opened_storage
