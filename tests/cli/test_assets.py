@@ -10,7 +10,13 @@ from tests.repository.project_tree import ROOT
 
 NAMES = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("conf/tracker.conf", "conf/prometheus/*.yml", "grafana/dashboards/*.json")
+    for pattern in (
+        "conf/tracker.conf",
+        "conf/kubernetes/**/*.yaml",
+        "conf/prometheus/*.yml",
+        "conf/systemd/*",
+        "grafana/dashboards/*.json",
+    )
     for path in ROOT.glob(pattern)
 )
 

@@ -130,7 +130,13 @@ def test_an_installed_service_brings_its_files(wheel: zipfile.ZipFile, tmp_path:
     result = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     found = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
-    assert found >= {"conf/tracker.conf", "conf/prometheus/alerting_rules.yml", "grafana/dashboards/overview.json"}
+    assert found >= {
+        "conf/tracker.conf",
+        "conf/kubernetes/prometheus-operator/service-monitor.yaml",
+        "conf/prometheus/alerting_rules.yml",
+        "conf/systemd/delayed-tracker.service",
+        "grafana/dashboards/overview.json",
+    }
     assert len(found) == len(result.stdout.splitlines())
     assert all((written / name).read_bytes() == (ROOT / name).read_bytes() for name in found)
 

@@ -1,4 +1,4 @@
-"""Command ``delayed-tracker assets``: writes the configuration file, Prometheus rules and Grafana dashboards."""
+"""Command ``delayed-tracker assets``: writes the configuration file, rules and dashboards, and files to deploy with."""
 
 import enum
 from collections.abc import Iterator
@@ -14,7 +14,14 @@ from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.files.replacing import replacing
 
 _CLI: Final = Path(__file__).resolve().parents[1]
-_PARTS: Final = (("conf", "tracker.conf"), ("conf/prometheus", "*.yml"), ("grafana/dashboards", "*.json"))
+_PARTS: Final = (
+    ("conf", "tracker.conf"),
+    ("conf/kubernetes", "*.yaml"),
+    ("conf/kubernetes/prometheus-operator", "*.yaml"),
+    ("conf/prometheus", "*.yml"),
+    ("conf/systemd", "*.*"),
+    ("grafana/dashboards", "*.json"),
+)
 """Directory and pattern of the files, the same in a checkout and in the wheel."""
 
 
@@ -56,7 +63,8 @@ def assets(
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the configuration file with all defaults, rules and alerts for Prometheus, and dashboards for Grafana.
+    """Write the configuration file with all defaults, rules and alerts for Prometheus, dashboards for Grafana, and files
+    for systemd and Kubernetes.
 
     If a file exists and differs, nothing is written, unless --force is given.
 
