@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
+from tests.benchmarks.calls import bench_grpc_add, bench_grpc_poll, bench_secured
 from tests.benchmarks.measure import Run
 from tests.benchmarks.paths import (
     bench_add,
@@ -13,8 +14,6 @@ from tests.benchmarks.paths import (
     bench_durable_adds,
     bench_durable_stalls,
     bench_growth,
-    bench_grpc_add,
-    bench_grpc_poll,
     bench_lateness,
     bench_ledgers,
     bench_life,
@@ -50,6 +49,7 @@ BENCHMARKS = [
     Benchmark("growth", "Growth", bench_growth.ABOUT, bench_growth.rows),
     Benchmark("grpc-add", "Over gRPC: add", bench_grpc_add.ABOUT, bench_grpc_add.rows),
     Benchmark("grpc-poll", "Over gRPC: poll", bench_grpc_poll.ABOUT, bench_grpc_poll.rows),
+    Benchmark("secured", "TLS, tokens and authorization", bench_secured.ABOUT, bench_secured.rows),
     Benchmark("durable-adds", "Durable adds", bench_durable_adds.ABOUT, bench_durable_adds.rows),
     Benchmark("durable-acks", "The consumption window", bench_durable_acks.ABOUT, bench_durable_acks.rows),
     Benchmark("add-log", "The add log: bytes", bench_add_log.ABOUT, bench_add_log.rows),

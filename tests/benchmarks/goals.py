@@ -44,6 +44,7 @@ _GOALS: dict[str, Goal] = {
     "durable add everysec": Goal(None, times_peer=5),
     "durable add always": Goal(None, times_peer=5),
     "durable acks": Goal(0.95),
+    "secured adds": Goal(0.8),
     "lateness p99": Goal(100),
     "network lateness p99": Goal(250),
     "memory": Goal(1.5),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
-from delayed_tracker.client import ClientSettings, DelayedTrackerClient
+from delayed_tracker.client import ClientCredentials, ClientSettings, DelayedTrackerClient
 from delayed_tracker.storage.sqlite.add_log import log_path_of
 from delayed_tracker.storage.sqlite.threads import files_bytes
 from tests.benchmarks.machine import ProcessMeter
@@ -47,7 +47,12 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    run: Run, settings: dict[str, str] | None = None, *, data: Path | None = None, faults: str = ""
+    run: Run,
+    settings: dict[str, str] | None = None,
+    *,
+    data: Path | None = None,
+    faults: str = "",
+    credentials: ClientCredentials | None = None,
 ) -> AsyncIterator[Served]:
     """Start the service over SQLite with default settings and ``settings``; stop it after the block.
 
@@ -56,13 +61,16 @@ async def served(
         settings: further configuration keys.
         data: an existing storage; None creates one.
         faults: options of the scheme ``faulty``, with which storage and add log are opened; empty for none.
+        credentials: of the client.
     """
     directory = run.new_directory()
     data = data or directory / "tracker.db"
     storage_url = f"faulty:{faults};sqlite:{data}" if faults else f"sqlite:{data}"
     process = await ServiceProcess.start(directory, storage_url=storage_url, settings=settings or {})
     try:
-        async with DelayedTrackerClient.connect(process.grpc_address, settings=CLIENT) as client:
+        async with DelayedTrackerClient.connect(
+            process.grpc_address, settings=CLIENT, credentials=credentials
+        ) as client:
             yield Served(process, client, data)
         if process.process.returncode is None:  # the block may have killed it
             await process.stop()

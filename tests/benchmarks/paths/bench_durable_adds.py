@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from tests.benchmarks.calls.bench_grpc_add import IN_FLIGHT, load_of, repeat
 from tests.benchmarks.inputs.disk import fsyncs
 from tests.benchmarks.inputs.serving import Served, served
 from tests.benchmarks.inputs.shapes import BATCH, Shape
 from tests.benchmarks.measure import Reading, Run, percentile, require
-from tests.benchmarks.paths.bench_grpc_add import IN_FLIGHT, load_of, repeat
 from tests.benchmarks.peers.redis_peer import redis_adds
 from tests.benchmarks.rows import Row, Unit, per_second
 

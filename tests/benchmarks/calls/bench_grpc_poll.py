@@ -62,15 +62,15 @@ async def rows(run: Run) -> AsyncIterator[Row]:
     sizes = run.scale.batch_sizes
     if run.with_peers:
         redis_polls(run, sizes)
-    alone = [_load(run, size, Shape.DENSE, in_flight=1) for size in sizes]
+    alone = [poll_of(run, size, Shape.DENSE, in_flight=1) for size in sizes]
     loads = [
         *alone,
-        _load(run, BATCH, Shape.ONE, in_flight=1),
-        *(_load(run, BATCH, Shape.DENSE, in_flight=in_flight) for in_flight in IN_FLIGHT),
-        *(_load(run, BATCH, Shape.DENSE, in_flight=in_flight, is_leased=True) for in_flight in (1, *IN_FLIGHT)),
+        poll_of(run, BATCH, Shape.ONE, in_flight=1),
+        *(poll_of(run, BATCH, Shape.DENSE, in_flight=in_flight) for in_flight in IN_FLIGHT),
+        *(poll_of(run, BATCH, Shape.DENSE, in_flight=in_flight, is_leased=True) for in_flight in (1, *IN_FLIGHT)),
     ]
     async with served(run, {"isDelayedDeliveryDeliverAtTimeStrict": "true"}) as service:
-        trackers = await _filled(run, service, loads)
+        trackers = await filled(run, service, loads)
         for load, sessions in zip(loads, trackers, strict=True):
             readings = await _measured(run, service, load, sessions)
             if load in alone:
@@ -80,12 +80,12 @@ async def rows(run: Run) -> AsyncIterator[Row]:
             yield per_second(key, load.what, readings, load.count, load.shape)
 
 
-def _load(run: Run, size: int, shape: Shape, *, in_flight: int, is_leased: bool = False) -> Load:
+def poll_of(run: Run, size: int, shape: Shape, *, in_flight: int, is_leased: bool = False) -> Load:
     count = size * max(1, min(run.scale.calls, run.scale.polled // size))
     return Load(size, count, shape, in_flight, is_leased)
 
 
-async def _filled(run: Run, service: Served, loads: list[Load]) -> list[list[TrackerSession]]:
+async def filled(run: Run, service: Served, loads: list[Load]) -> list[list[TrackerSession]]:
     """Fill a tracker for each repeat of each load; return when all indexes in them are due."""
     trackers = run.scale.repeats + 1
     count = trackers * sum(load.count for load in loads)
@@ -93,12 +93,12 @@ async def _filled(run: Run, service: Served, loads: list[Load]) -> list[list[Tra
     run.note(
         f"filling {trackers * len(loads)} trackers with {count:,} indexes that are due in {last_ms - _now_ms():,} ms"
     )
-    sessions = [[await _one_filled(run, service, load, last_ms) for _ in range(trackers)] for load in loads]
+    sessions = [[await _onefilled(run, service, load, last_ms) for _ in range(trackers)] for load in loads]
     await asyncio.sleep(max(0, last_ms - _now_ms()) / 1_000)
     return sessions
 
 
-async def _one_filled(run: Run, service: Served, load: Load, last_ms: int) -> TrackerSession:
+async def _onefilled(run: Run, service: Served, load: Load, last_ms: int) -> TrackerSession:
     session = await service.client.open_tracker(TOPIC, next(_subscriptions))
     indexes = offered(load.shape, load.count, per_ledger=run.scale.bucket)
     spread_ms = run.scale.poll_spread_ms if load.shape is Shape.DENSE else 1
@@ -112,7 +112,7 @@ async def _one_filled(run: Run, service: Served, load: Load, last_ms: int) -> Tr
 async def _measured(run: Run, service: Served, load: Load, sessions: list[TrackerSession]) -> list[Reading]:
     readings = []
     for counts, session in zip(run.repeats(f"{load.what}, {load.shape.value}"), sessions, strict=True):
-        reading = await _repeat(run, service, load, session)
+        reading = await repeat(run, service, load, session)
         if counts:
             readings.append(reading)
     return readings
@@ -122,7 +122,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def _repeat(run: Run, service: Served, load: Load, session: TrackerSession) -> Reading:
+async def repeat(run: Run, service: Served, load: Load, session: TrackerSession) -> Reading:
     taken: list[tuple[int, int]] = []
 
     async def hand_off(size: int) -> None:
