@@ -240,6 +240,20 @@ def _service(made: builders.Dashboard) -> None:
             Query(rate("delayed_tracker_in_flight_refused_total", "direction"), "refused: {{direction}}"),
         ),
         graph(
+            "Callers that are refused",
+            "Calls without a valid credential, without a rule that grants them, or above a quota of their principal, a second.",
+            "short",
+            Query(rate("delayed_tracker_refused_calls_total", "reason"), "{{reason}}"),
+            Query(rate("delayed_tracker_quota_refused_calls_total", "limit"), "quota: {{limit}}"),
+        ),
+        graph(
+            "Certificates, keys, rules and quotas read again",
+            "Changed files that are in force (ok), and those that cannot be used (failed), so that the old content stays.",
+            "short",
+            Query(total("delayed_tracker_security_reloads_total", "kind, outcome"), "{{kind}}: {{outcome}}"),
+            Query(total("delayed_tracker_security_stale", "kind"), "{{kind}} is stale"),
+        ),
+        graph(
             "Trackers without series of their own",
             "Their numbers are in the totals and in the series without labels: raise metricsTrackersMax to see them.",
             "short",

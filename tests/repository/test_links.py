@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.service.instruments.catalogue import FAMILIES
+from delayed_tracker.service.security.quotas import QUOTA_KEYS
 from delayed_tracker.service.settings.settings import SETTING_KEYS
 from tests.repository.documents import every_document
 from tests.repository.project_tree import ROOT, top_level
@@ -79,4 +80,4 @@ def test_settings_and_metrics_exist(page: Path):
     for name in re.findall(r"`((?:pulsar_|delayed_tracker_)\w+)`", text):
         assert name in families | {"pulsar_ledger"}, name
     for word in re.findall(r"`([a-z]+(?:[A-Z][a-zA-Z]+)+)(?:=[^`]*)?`", text):
-        assert word in set(SETTING_KEYS) | NOT_SETTINGS, word
+        assert word in set(SETTING_KEYS) | set(QUOTA_KEYS) | NOT_SETTINGS, word

@@ -5,6 +5,7 @@ from google.protobuf.message import DecodeError
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.service.errors import Unauthenticated
 from delayed_tracker.service.grpc.wire import to_indexes, to_key
+from delayed_tracker.service.security.quotas import Quotas
 from delayed_tracker.service.security.rules import Rules
 from delayed_tracker.service.security.token_keys import load_token_keys
 from delayed_tracker.service.security.tokens import TokenVerifier
@@ -65,6 +66,13 @@ def rules() -> list[bytes]:
     ]
 
 
+def quotas() -> list[bytes]:
+    return [
+        b'{"default": {"callsPerSecond": 500}, "roles": {"shop": {"indexesPerSecond": 20, "bytesPerSecond": 7}}}',
+        b'{"roles": {"a": {"openTrackersMax": 0, "pendingIndexesMax": 9007199254740992}, "b": {}}}',
+    ]
+
+
 def settings() -> list[bytes]:
     text = (CONF / "tracker.conf").read_bytes()
     return [text[:3_000], b"a=b\\\n c\n", b"a\\u00fc=\\ud83d\\ude00", b"! comment\nkey : value\n", "\ufeffa=b".encode()]
@@ -77,5 +85,6 @@ DECODERS = (
     ]),
     Decoder("token", read_token, (Unauthenticated,), tokens),
     Decoder("rules of authorization", Rules.parse, (InvalidInput,), rules),
+    Decoder("quotas of principals", Quotas.parse, (InvalidInput,), quotas),
     Decoder("file of settings", parse_properties, (MalformedLine,), settings),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.service.security.quotas import QUOTA_KEYS, Quotas
 from delayed_tracker.service.settings.settings import SETTING_KEYS
 from tests.repository import documents
 from tests.repository.deployment.tools import find_tool
@@ -92,5 +93,13 @@ def test_the_probe_is_at_the_default_address():
 def test_every_section_that_an_operator_looks_for_is_there():
     headings = re.findall(r"^## (.+)$", GUIDE, re.MULTILINE)
     assert headings == [
-        "Install under systemd", "Install in Kubernetes", "Upgrade", "Back up", "Rotate", "Monitor",
+        "Install under systemd", "Install in Kubernetes", "Quotas", "Upgrade", "Back up", "Rotate", "Monitor",
     ]  # fmt: skip
+
+
+def test_the_quotas_of_the_guide_are_a_file_of_quotas():
+    """The example parses, and the table names every key."""
+    (example,) = re.findall(r"```json\n(.+?)```", GUIDE, re.DOTALL)
+    assert Quotas.parse(example.encode()).of("shop").calls_per_second == 5_000
+    for key in QUOTA_KEYS:
+        assert f"| `{key}` |" in GUIDE

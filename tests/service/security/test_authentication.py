@@ -7,6 +7,7 @@ import pytest
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.clock import ManualClock, SystemClock
 from delayed_tracker.service.errors import PermissionDenied, Unauthenticated
+from delayed_tracker.service.instruments.security_counts import SecurityCounts
 from delayed_tracker.service.security import authentication
 from delayed_tracker.service.security.actions import Action
 from delayed_tracker.service.security.authentication import Authenticator, Credentials
@@ -14,6 +15,7 @@ from delayed_tracker.service.security.authorization import AuthorizationOptions,
 from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.service.security.principal import Principal
 from delayed_tracker.service.security.token_keys import load_token_keys
+from delayed_tracker.service.trackers.principals import PrincipalTrackers
 from tests.service.security.secured import SUBSCRIPTION, TOPIC, write_rules
 from tests.service.security.tokens import OTHER_SECRET, bearer, data_url, security, token
 
@@ -121,14 +123,15 @@ def test_unknown_providers():
         open_provider("org.apache.pulsar.broker.authorization.PulsarAuthorizationProvider", AuthorizationOptions(None))
 
 
+def guard_of(settings, clock) -> Guard:
+    return Guard(settings, clock, counts=SecurityCounts(), holdings=PrincipalTrackers(), retry_after_ms=lambda: 1)
+
+
 def test_a_warm_check_takes_microseconds(tmp_path):
     """A token and a decision that are remembered cost less than 5 us together; the best of several repeats counts."""
     path = tmp_path / "rules.json"
     write_rules(path, [{"role": "shop", "topicPrefix": "persistent://shop/", "actions": ["dispatch"]}])
-    guard = Guard(
-        security(authorization_enabled=True, authorization_rules_file_path=str(path)),
-        SystemClock(),
-    )
+    guard = guard_of(security(authorization_enabled=True, authorization_rules_file_path=str(path)), SystemClock())
     given, best = Credentials(bearer(token("shop"))), 1.0
     for _ in range(20):
         begun = time.perf_counter()
@@ -146,16 +149,15 @@ async def test_files_that_change(tmp_path):
     given = security(
         token_secret_key=f"file://{key}", authorization_enabled=True, authorization_rules_file_path=str(rules)
     )
-    guard = Guard(given, ManualClock())
+    guard = guard_of(given, ManualClock())
     shop = guard.principal_of(Credentials(bearer(token("shop"))))
     guard.require(shop, Action.READ, TOPIC)
-    assert guard._reread().problems == ()
+    assert guard._reread().problems == {}
 
     rules.write_text("{")
     key.write_bytes(b"short")
-    kept = [name for name, _ in guard._reread().problems]
-    assert kept == ["token keys", "rules"]
-    assert guard._reread().problems == ()
+    assert [*guard._reread().problems] == ["token_keys", "rules"]
+    assert guard._reread().problems == {}
     guard.require(shop, Action.READ, TOPIC)
 
     write_rules(rules, [{"role": "shop", "actions": ["metrics"]}])
@@ -165,5 +167,34 @@ async def test_files_that_change(tmp_path):
         guard.require(shop, Action.READ, TOPIC)
     guard.require(shop, Action.METRICS)
     rules.unlink()
-    assert [name for name, _ in guard._reread().problems] == ["rules"]
+    assert [*guard._reread().problems] == ["rules"]
     guard.require(shop, Action.METRICS)
+
+
+class Failing:
+    """A provider of others with a bug."""
+
+    version = 1
+
+    def allows(self, principal, action, topic, subscription):
+        return True
+
+    def refresh(self):
+        raise ZeroDivisionError("a bug")
+
+
+async def test_a_provider_that_fails_does_not_end_the_reloading(tmp_path):
+    """Its decisions stay, the fault is reported, and keys are read again as before."""
+    key = tmp_path / "key"
+    key.write_bytes(bytes(range(32)))
+    path = tmp_path / "rules.json"
+    write_rules(path, [])
+    given = security(
+        token_secret_key=f"file://{key}", authorization_enabled=True, authorization_rules_file_path=str(path)
+    )
+    guard = guard_of(given, ManualClock())
+    guard._decisions = Decisions(Failing(), frozenset())
+    key.write_bytes(OTHER_SECRET)
+    found = guard._reread()
+    assert found.problems == {"rules": "the provider failed: ZeroDivisionError: a bug"}
+    assert (found.changed, found.keys is not None) == (["token_keys"], True)

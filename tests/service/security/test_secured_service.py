@@ -217,3 +217,37 @@ async def test_a_service_with_broken_rules_does_not_start(tmp_path):
     )
     with pytest.raises(InvalidInput, match="authorizationRulesFilePath"):
         await TrackerServer(given).start()
+
+
+PROVIDER = """
+class Mondays:
+    version = 1
+
+    def allows(self, principal, action, topic, subscription):
+        return (principal.role, action.value, topic) == ("shop", "dispatch", "TOPIC")
+
+    def refresh(self):
+        pass
+
+
+def open_mondays(options):
+    return Mondays()
+"""
+
+
+async def test_another_package_decides(tmp_path, monkeypatch):
+    """An installed package with an entry point is asked for each action; superusers are never its matter."""
+    (tmp_path / "mondays.py").write_text(PROVIDER.replace("TOPIC", TOPIC))
+    information = tmp_path / "mondays-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: mondays\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[delayed_tracker.authorization]\nmondays = mondays:open_mondays\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    async with secured(tmp_path, [], authorization_provider="mondays") as service:
+        for role, code in (
+            ("shop", grpc.StatusCode.OK),
+            ("reader", grpc.StatusCode.PERMISSION_DENIED),
+            ("root", grpc.StatusCode.OK),
+        ):
+            async with service.trackers(token(role)) as calls:
+                assert await code_of(calls) is code

@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,13 +16,18 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from delayed_tracker.client import ClientCredentials, DelayedTrackerClient, TlsCredentials, TlsFailed
+from delayed_tracker.client.blocking import DelayedTrackerClient as BlockingClient
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.security import certificates
 from delayed_tracker.service.server import TrackerServer
 from delayed_tracker.service.settings.address import Address, Transport
+from delayed_tracker.service.settings.tls import TlsSettings
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.harness.service_process import next_line
 from tests.service.harness.settings import settings_of
+from tests.service.metrics.scraping import parsed
 from tests.service.security.certificates import Authority, Certificate
 
 pytestmark = pytest.mark.slow
@@ -175,16 +181,44 @@ async def test_the_name_of_a_certificate_is_the_role(tmp_path: Path):
         assert await service.get(Transport.TLS, "/health/ready") == 200
 
 
+async def test_both_clients_connect_with_a_certificate(tmp_path: Path):
+    """The name of their certificate is their role, and a client without one is told that TLS failed."""
+    secured = {
+        "authentication_enabled": True,
+        "authentication_providers": "tls",
+        "authorization_enabled": True,
+        "super_user_roles": "dispatcher-1",
+    }
+    certificate, key = write(tmp_path, "client", CLIENT)
+    given = ClientCredentials(tls=TlsCredentials(ca=AUTHORITY.certificate, certificate=certificate, key=key))
+    async with running(write_files(tmp_path), **secured) as service:
+        address = str(service.grpc_address(Transport.MTLS))
+        async with (
+            DelayedTrackerClient.connect(address, credentials=given) as client,
+            await client.open_tracker(REF.topic, REF.subscription) as session,
+        ):
+            assert (await session.stats()).pending_count == 0
+
+        def blocking() -> int:
+            with BlockingClient.connect(address, credentials=given) as client:
+                return len(list(client.list_trackers()))
+
+        assert await asyncio.to_thread(blocking) == 1
+        nameless = ClientCredentials(tls=TlsCredentials(ca=AUTHORITY.certificate))
+        with pytest.raises(TlsFailed):
+            async with DelayedTrackerClient.connect(address, credentials=nameless):
+                pass
+
+
 async def test_new_files_are_for_new_connections(tmp_path: Path):
     """A call on an open connection goes on; new connections meet the new certificate at once, and broken files change nothing."""
     files = write_files(tmp_path)
-    certificates = None
     async with running(files) as service, service.stub(Transport.TLS) as stub:
         assert await stats_code(stub) is grpc.StatusCode.NOT_FOUND
-        certificates = service.server.certificates
-        assert certificates is not None
+        in_force = service.server.certificates
+        assert in_force is not None
         write_files(tmp_path, STRANGER)
-        certificates.refresh()
+        in_force.refresh()
         assert await stats_code(stub) is grpc.StatusCode.NOT_FOUND
         async with service.stub(Transport.TLS) as late:
             assert await stats_code(late) is grpc.StatusCode.UNAVAILABLE
@@ -194,12 +228,12 @@ async def test_new_files_are_for_new_connections(tmp_path: Path):
             assert await stats_code(late) is grpc.StatusCode.NOT_FOUND
 
         write_files(tmp_path)
-        certificates.refresh()
+        in_force.refresh()
         for broken in (b"no certificate", CLIENT.certificate):
             Path(files["certificate_file_path"]).write_bytes(broken)
             with capture_logs() as lines:
-                certificates.refresh()
-                certificates.refresh()
+                in_force.refresh()
+                in_force.refresh()
             assert [line["event"] for line in lines] == ["not reloaded, the old ones stay in force"] * 2
             assert await service.get(Transport.TLS) == 200
             async with service.stub(Transport.TLS) as late:
@@ -213,10 +247,29 @@ async def test_a_certificate_that_ends_soon_is_warned_about(tmp_path: Path):
             write_files(tmp_path, ends_in=8 * DAY)
             assert service.server.certificates is not None
             service.server.certificates.refresh()
+            async with httpx.AsyncClient() as http:
+                samples = parsed((await http.get(f"http://{service.bound.http}/metrics")).text)
+    left_s = samples["delayed_tracker_certificate_not_after_timestamp_seconds",] - time.time()
+    assert 7 * DAY.total_seconds() < left_s <= 8 * DAY.total_seconds()
+    assert samples["delayed_tracker_security_reloads_total", "kind=certificate", "outcome=ok"] == 1
     assert [line["event"] for line in lines if "ends" in line] == [
         "the TLS certificate ends soon",
         "TLS certificate reloaded",
     ]
+
+
+def test_a_pair_that_changes_while_it_is_read_is_not_taken(tmp_path: Path, monkeypatch):
+    """The library that serves HTTP reads the files by itself: gRPC never gets another pair than was checked."""
+    files = TlsSettings(**write_files(tmp_path))
+    make = certificates._context
+
+    def replaced_meanwhile(settings: TlsSettings) -> ssl.SSLContext:
+        write_files(tmp_path)
+        return make(settings)
+
+    monkeypatch.setattr(certificates, "_context", replaced_meanwhile)
+    with pytest.raises(InvalidInput, match="it changes now: try again"):
+        certificates.Certificate.load(files)
 
 
 @pytest.mark.parametrize(

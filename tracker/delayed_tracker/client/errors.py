@@ -15,7 +15,7 @@
         +-- ImportRefused         another import into the tracker is in flight, or it keeps no snapshots
         +-- Cleared               the tracker was cleared or closed while the call waited
         +-- Unavailable           try again after .retry_after_s
-        |   +-- Overloaded        the service is at a limit; send or request less
+        |   +-- Overloaded        the service, or the caller's quota, is at a limit; send or request less
         |   +-- TlsFailed         client and service do not agree on TLS; change the address or the certificates
         |   +-- CallTimedOut      no answer in time; the call may have been applied
         +-- DataLoss              stored bytes are missing or corrupt
@@ -166,7 +166,9 @@ class Unavailable(TrackerCallError):
 
 
 class Overloaded(Unavailable):
-    """The service is at a limit (``LEASES_EXHAUSTED``, ``OVERLOADED``); try again later, with less."""
+    """A limit is reached: of the tracker (``LEASES_EXHAUSTED``), of the service (``OVERLOADED``), or of the caller's
+    principal (``QUOTA_EXCEEDED``, with ``metadata["limit"]``); try again later, with less.
+    """
 
     reason = "OVERLOADED"
 
@@ -234,6 +236,7 @@ _BY_REASON: Mapping[str, type[TrackerCallError]] = {
     "BATCH_TOO_LARGE": BatchTooLarge,
     "LEASES_EXHAUSTED": Overloaded,
     "OVERLOADED": Overloaded,
+    "QUOTA_EXCEEDED": Overloaded,
     "RECOVERING": Unavailable,
     "SHUTTING_DOWN": Unavailable,
     "TRACKER_BROKEN": Unavailable,

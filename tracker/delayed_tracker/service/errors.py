@@ -211,6 +211,25 @@ class AnswerTooLarge(ServiceError):
         )
 
 
+class QuotaExceeded(Retryable):
+    """A quota of the principal is used up; nothing was applied. Try again later, or ask an operator for a larger quota.
+
+    Args:
+        principal: its role.
+        limit: key of the quota, as in the file of quotas.
+        retry_after_ms: time after which there is room, if only the principal's calls fill it.
+    """
+
+    reason = "QUOTA_EXCEEDED"
+
+    def __init__(self, principal: str, limit: str, *, retry_after_ms: int) -> None:
+        super().__init__(
+            f"principal {shortened(principal)!r} has used up its quota {limit}", retry_after_ms=retry_after_ms
+        )
+        self.metadata = {"principal": shortened(principal), "limit": limit}
+        self.limit = limit
+
+
 class Unauthenticated(ServiceError):
     """The call has no valid credential. Give a token, or connect with a client certificate, and try again.
 

@@ -175,7 +175,7 @@ class TrackerServer:
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.trackers.close)
             caps = self._connection_caps(open_count=0)
-            self._guard = await Guard.load(self.settings.security, self.trackers.clock)
+            self._guard = await self._load_guard()
             self.certificates = certificates = await self._load_certificates()
             # gRPC cannot release an address before it has served. Until the storage is open, plain sockets hold the
             # addresses.
@@ -234,9 +234,26 @@ class TrackerServer:
         if settings.telemetry.log_level != before.telemetry.log_level:
             set_log_level(settings.telemetry.log_level)
 
+    async def _load_guard(self) -> Guard | None:
+        security, trackers = self.settings.security, self.trackers
+        if not security.authentication_enabled:
+            return None
+        return await asyncio.to_thread(
+            Guard,
+            security,
+            trackers.clock,
+            counts=trackers.instruments.security,
+            holdings=trackers.principals,
+            retry_after_ms=lambda: trackers.service_limits.retry_after_ms,
+        )
+
     async def _load_certificates(self) -> Certificates | None:
         has_tls = any(address.is_secured for _, address in self.settings.server.addresses())
-        return await Certificates.load(self.settings.tls, self.trackers.clock) if has_tls else None
+        if not has_tls:
+            return None
+        return await asyncio.to_thread(
+            Certificates, self.settings.tls, self.trackers.clock, self.trackers.instruments.security
+        )
 
     def _measured_log(self, clock: Clock) -> MeasuredAddLog | None:
         log, slow_ms = add_log_of(self.settings), self.settings.telemetry.slow_storage_ms

@@ -36,6 +36,10 @@ Otherwise, thousands of streams that were opened in advance would delay those th
 """
 
 
+async def _at_once() -> None:
+    """Let every request be read."""
+
+
 class ReadDeadlines:
     """Cancels reads that take longer than ``read_max_ms``, at the latest after 1.5 times that.
 
@@ -121,9 +125,22 @@ class RequestAdmission:
         hold.settle(len(encoded))
         return encoded
 
-    def stream(self, method: str, context: Context, parse: Callable[[bytes], RequestT]) -> "RequestStream[RequestT]":
-        """Return the requests of a stream, to be used as a context manager and iterated inside."""
-        return RequestStream(self, method, context, parse)
+    def stream(
+        self,
+        method: str,
+        context: Context,
+        parse: Callable[[bytes], RequestT],
+        may_begin: Callable[[], Awaitable[None]] = _at_once,
+    ) -> "RequestStream[RequestT]":
+        """Return the requests of a stream, to be used as a context manager and iterated inside.
+
+        Args:
+            method: its name.
+            context: of the call.
+            parse: parses each request.
+            may_begin: returns when the next request may be read.
+        """
+        return RequestStream(self, method, context, parse, may_begin)
 
     async def large_message(self, hold: Hold, context: Context) -> object:
         """Read a message of a stream that has taken a seat. Release the seat if the message does not arrive soon."""
@@ -163,12 +180,18 @@ class RequestStream(Generic[RequestT]):
     """Requests of one stream. Each is held from its arrival until the next one is read or the block ends."""
 
     def __init__(
-        self, receiving: RequestAdmission, method: str, context: Context, parse: Callable[[bytes], RequestT]
+        self,
+        receiving: RequestAdmission,
+        method: str,
+        context: Context,
+        parse: Callable[[bytes], RequestT],
+        may_begin: Callable[[], Awaitable[None]],
     ) -> None:
         self._receiving = receiving
         self._method = method
         self._context = context
         self._parse = parse
+        self._may_begin = may_begin
         self._hold = Hold(receiving.budget, method)
         self._last_bytes = SMALL_MESSAGE_BYTES + 1  # the first message may be large
 
@@ -188,6 +211,7 @@ class RequestStream(Generic[RequestT]):
     async def __anext__(self) -> RequestT:
         receiving = self._receiving
         self._hold.release()
+        await self._may_begin()
         self._hold = hold = await receiving.budget.seat_in_time(self._method)
         if self._last_bytes > SMALL_MESSAGE_BYTES:
             encoded = await receiving.large_message(hold, self._context)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
+from delayed_tracker.service.exposition.security_samples import security_lines
 from delayed_tracker.service.exposition.server_samples import server_lines
 from delayed_tracker.service.exposition.tracker_samples import OF_ALL, OF_TRACKERS, sample
 from delayed_tracker.service.instruments import service_families, tracker_families
@@ -186,6 +187,7 @@ class ServiceMetrics:
         yield from self._log_lines()
         if self._storage is not None:
             yield from server_lines(self._storage.inner, self._storage.backend, form)
+        yield from security_lines(measured.security)
         yield service_families.GRPC_STARTED, self._calls_started()
         yield service_families.GRPC_HANDLED, self._calls_handled()
 

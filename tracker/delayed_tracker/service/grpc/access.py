@@ -20,6 +20,7 @@ T = TypeVar("T")
 Names: TypeAlias = tuple[str, str]
 AUTHORIZATION_KEY: Final = "authorization"
 _CERTIFICATE_NAME: Final = "x509_common_name"
+_ADDING_CALLS: Final = frozenset({"AddMessages", "AddMessagesStream", "ImportSnapshots"})
 _WAITING_CALLS: Final = frozenset({"PollScheduledMessages"})
 _NO_NAMES: Final = ("", "")
 _TOO_LATE: Final = "the token has expired meanwhile"
@@ -33,29 +34,51 @@ class CallCheck:
         caller: None if no credential is needed.
     """
 
-    __slots__ = ("_named", "_of", "caller")
+    __slots__ = ("_named", "_of", "_usage", "caller")
 
     def __init__(self, of: "MethodAccess", caller: Caller | None) -> None:
         self._of = of
         self._named: Names = _NO_NAMES
         """Topic and subscription of the last request that named them."""
         self.caller = caller
+        self._usage = None if caller is None else caller.usage
 
-    def require(self, request: object) -> None:
+    def require(self, request: object, size: int) -> None:
         """Check a request that was read, and each request of a stream. Requests without names go on with the last.
 
+        Args:
+            request: as it was parsed.
+            size: its bytes.
         Raises:
             PermissionDenied: the caller may not make the call on this topic.
+            QuotaExceeded: the caller may not add more.
             InvalidInput: the topic of a ledger is malformed.
         """
-        if self.caller is None or self._of.action is None:
+        if self.caller is None:
             return
+        if self._usage is not None:
+            self._usage.spend(indexes=_row_count(request), size=size)
+        if self._of.action is not None:
+            self._require_action(self.caller, self._of.action, request)
+        if self._usage is not None and self._of.name in _ADDING_CALLS:
+            self._usage.add(_row_count(request))
+
+    def _require_action(self, caller: Caller, action: Action, request: object) -> None:
         head: Any = request.head if isinstance(request, Columned) else request
-        action = self._of.action
         if self._of.name == "DeleteTracker" and not head.HasField("epoch"):
             action = Action.ADMIN
         self._named = self._of.names_of(head) or self._named
-        self.caller.require(action, *self._named)
+        caller.require(action, *self._named)
+
+    def answered(self, size: int) -> None:
+        """Count the bytes of an answer."""
+        if self._usage is not None:
+            self._usage.spend(size=size)
+
+    async def begin_request(self) -> None:
+        """Return when the caller's quota has room for the next request of a stream, which is then read."""
+        if self._usage is not None:
+            await self._usage.begin_request()
 
     async def in_time(self, answering: Awaitable[T]) -> T:
         """Await an answer; of a call that may wait, only until the caller's credential ends.
@@ -114,6 +137,7 @@ class MethodAccess:
 
         Raises:
             Unauthenticated: there is no credential, or it is not valid.
+            QuotaExceeded: the caller has made too many calls, or too large ones.
         """
         guard = self._guard
         if guard is None:
@@ -123,14 +147,18 @@ class MethodAccess:
             raise Unauthenticated("the call has more than one authorization")
         authorization = str(given[0]) if given else None
         name = None if given and guard.reads_tokens else _certificate_name(context)
-        caller = Caller(guard.principal_of(Credentials(authorization, name)), context.peer, guard)
+        principal = guard.principal_of(Credentials(authorization, name))
+        usage = guard.usage_of(principal)
+        if usage is not None:
+            usage.begin_call()
+        caller = Caller(principal, context.peer, guard, usage)
         set_caller(caller)
         return CallCheck(self, caller)
 
     def refused(self, error: Exception, context: Context) -> None:
         """Note a refused call in the audit log; do nothing for other errors."""
         if self._guard is not None and isinstance(error, Unauthenticated | PermissionDenied):
-            self._guard.audit.refused(error, call=self.full_name, peer=context.peer())
+            self._guard.refused(error, call=self.full_name, peer=context.peer())
 
 
 class _RequestsUntilExpiry(AsyncIterator[T]):
@@ -155,6 +183,10 @@ async def _before_expiry(caller: Caller, awaited: Awaitable[T]) -> T:
         if limit.expired():
             raise Unauthenticated(_TOO_LATE, principal=caller.principal.role) from None
         raise
+
+
+def _row_count(request: object) -> int:
+    return request.row_count if isinstance(request, Columned) else 0
 
 
 def _certificate_name(context: Context) -> str | None:

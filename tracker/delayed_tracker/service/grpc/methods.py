@@ -106,31 +106,35 @@ def _handler(
 
     async def answer_request(context: "Context[Any, Any]", check: CallCheck) -> bytes:
         with await admission.budget.seat(name) as hold:
-            request = parsed(await admission.request(hold, context))
-            check.require(request)
+            received = await admission.request(hold, context)
+            request = parsed(received)
+            check.require(request, len(received))
             if isinstance(request, Columned):
                 await calls.iteration_budget.take(request.row_count)
             encoded = _encoded(await check.in_time(behaviour(request, context)))
+            check.answered(len(encoded))
             answers.hold_until_call_ends(name, encoded, context)
             return encoded
 
     async def list_with_room(context: "Context[Any, Any]", check: CallCheck) -> bytes:
         with await admission.budget.seat(name) as hold:
-            request = parsed(await admission.request(hold, context))
-            check.require(request)
+            received = await admission.request(hold, context)
+            request = parsed(received)
+            check.require(request, len(received))
             with await answers.budget.seat(name):
                 encoded = _encoded(await behaviour(request, context))
+                check.answered(len(encoded))
                 answers.hold_until_call_ends(name, encoded, context)
                 return encoded
 
     async def answer_stream(context: "Context[Any, Any]", check: CallCheck) -> Any:
         def permitted(encoded: bytes) -> object:
             request = parsed(encoded)
-            check.require(request)
+            check.require(request, len(encoded))
             return request
 
         # Requests are parsed when the behaviour reads the next one, so `_answering` handles parse errors, too.
-        with admission.stream(name, context, permitted) as requests:
+        with admission.stream(name, context, permitted, check.begin_request) as requests:
             return await behaviour(check.until_expiry(requests), context)
 
     if method.client_streaming and method.server_streaming:

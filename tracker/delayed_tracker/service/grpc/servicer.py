@@ -28,7 +28,7 @@ from delayed_tracker.service.grpc.wire import (
     to_positions,
 )
 from delayed_tracker.service.grpc.wire_acks import from_acked, to_lease_acks
-from delayed_tracker.service.security.caller import current_caller
+from delayed_tracker.service.security.caller import current_caller, handed_out, opening
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.importing import SnapshotImport
 from delayed_tracker.v1 import tracker_pb2
@@ -63,12 +63,14 @@ class TrackerServicer(InspectionServicer):
         self, request: tracker_pb2.OpenTrackerRequest, _context: Context
     ) -> tracker_pb2.OpenTrackerResponse:
         """See tracker.proto."""
-        opened = await self._registry.open(
-            to_key(request.tracker),
-            owner=require_owner_name(request.owner),
-            mark_delete=to_mark_delete(request.mark_delete) if request.HasField("mark_delete") else None,
-        )
-        self._note_owner(to_key(request.tracker))
+        key = to_key(request.tracker)
+        with opening(key):
+            opened = await self._registry.open(
+                key,
+                owner=require_owner_name(request.owner),
+                mark_delete=to_mark_delete(request.mark_delete) if request.HasField("mark_delete") else None,
+            )
+            self._note_owner(key)
         response = tracker_pb2.OpenTrackerResponse(
             epoch=opened.epoch,
             recovered_count=opened.recovered_count,
@@ -85,7 +87,7 @@ class TrackerServicer(InspectionServicer):
         if caller is None or host is None:
             return
         role = caller.principal.role
-        previous = host.pass_to(role)
+        previous = self._registry.principals.pass_to(host, role)
         if previous not in {"", role}:
             caller.guard.audit.taken_over(
                 peer=caller.peer(), principal=role, previous=previous, topic=key.topic, subscription=key.subscription
@@ -148,6 +150,7 @@ class TrackerServicer(InspectionServicer):
             abandoned=abandoned,
         )
         # No await from here on: all messages taken must be in the answer.
+        handed_out(len(delivery.indexes))
         deliveries = host.divide(epoch, delivery, shares)
         response = tracker_pb2.PollScheduledMessagesResponse(
             lease_id=delivery.lease_id,
@@ -388,8 +391,9 @@ class TrackerServicer(InspectionServicer):
         """See tracker.proto."""
         stream = ImportStream(self._registry.calls.requests_until_stopping(requests))
         key, terms = await stream.terms()
-        adopted = await SnapshotImport(self._registry, key, terms).run(stream.buckets())
-        self._note_owner(key)
+        with opening(key):
+            adopted = await SnapshotImport(self._registry, key, terms).run(stream.buckets())
+            self._note_owner(key)
         response = tracker_pb2.ImportSnapshotsResponse(
             epoch=adopted.epoch,
             bucket_count=adopted.bucket_count,

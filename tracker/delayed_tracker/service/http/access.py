@@ -1,5 +1,6 @@
 """Checks requests of HTTP: the credential of every one but those for health, the action where the route knows it."""
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -8,7 +9,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from delayed_tracker.ledger.topic_name import TopicName
-from delayed_tracker.service.errors import PermissionDenied, Unauthenticated, shortened
+from delayed_tracker.service.errors import PermissionDenied, QuotaExceeded, Unauthenticated, shortened
 from delayed_tracker.service.http.connections import CLIENT_NAME
 from delayed_tracker.service.http.message_id import TopicAuthorization
 from delayed_tracker.service.security.actions import ROUTE_ACTIONS, Access, Action
@@ -38,7 +39,7 @@ class AccessControl:
         self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse the request with 401 or 403, or pass it on with its caller set."""
+        """Refuse the request with 401, 403 or 429, or pass it on with its caller set."""
         refusal = None
         if scope["type"] == "http" and scope["path"] not in _FREE:
             refusal = self._refusal(scope)
@@ -54,16 +55,22 @@ class AccessControl:
 
         try:
             principal = self._guard.principal_of(_credentials(scope, headers))
-            caller = Caller(principal, peer, self._guard)
+            usage = self._guard.usage_of(principal)
+            if usage is not None:
+                usage.begin_call()
+            caller = Caller(principal, peer, self._guard, usage)
             if scope["path"] == _METRICS:
                 caller.require(Action.METRICS)
         except Unauthenticated as error:
-            self._guard.audit.refused(error, call=shortened(scope["path"]), peer=peer())
+            self._guard.refused(error, call=shortened(scope["path"]), peer=peer())
             challenge = {"www-authenticate": "Bearer"}
             return JSONResponse({"reason": _PULSAR_UNAUTHENTICATED}, status_code=401, headers=challenge)
         except PermissionDenied as error:
-            self._guard.audit.refused(error, call=_METRICS, peer=peer())
+            self._guard.refused(error, call=_METRICS, peer=peer())
             return JSONResponse({"reason": error.message}, status_code=403)
+        except QuotaExceeded as error:
+            delay = {"retry-after": str(math.ceil(error.retry_after_ms / 1_000))}
+            return JSONResponse({"reason": error.message}, status_code=429, headers=delay)
         set_caller(caller)
         return None
 
@@ -85,7 +92,7 @@ class GuardedTopics:
             try:
                 caller.require(Action.READ, str(topic))
             except PermissionDenied as error:
-                caller.guard.audit.refused(error, call="getMessageIdByIndex", peer=caller.peer())
+                caller.guard.refused(error, call="getMessageIdByIndex", peer=caller.peer())
                 return f"Unauthorized to validateTopicOperation for operation [{_PULSAR_OPERATION}] on topic [{topic}]"
         return await self._inner.refusal(topic, headers)
 

@@ -9,6 +9,7 @@ from delayed_tracker.service.instruments.bucket_operations import OPERATIONS
 from delayed_tracker.service.instruments.clock_steps import ClockSteps
 from delayed_tracker.service.instruments.histogram import Histogram, LatenessHistogram
 from delayed_tracker.service.instruments.recovery_times import RecoveryTimes
+from delayed_tracker.service.instruments.security_counts import SecurityCounts
 
 LATENESS_BOUNDS_S: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 21_600, 86_400,
@@ -29,6 +30,7 @@ class Instruments:
         self.recoveries = RecoveryTimes(clock)
         self.loop_lag = Histogram(LOOP_LAG_BOUNDS_S)
         self.clock_steps = ClockSteps(clock)
+        self.security = SecurityCounts()
 
     def note_handed_out(self, key: TrackerKey, indexes: IndexColumns, cutoff_ms: int, now_ms: int) -> None:
         """Record the answer of a poll.

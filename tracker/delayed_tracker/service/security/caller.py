@@ -1,12 +1,15 @@
 """The caller of the call that the current task serves."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.security.actions import Action
 from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.service.security.principal import Principal
+from delayed_tracker.service.security.quota_usage import PrincipalUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,8 @@ class Caller:
     peer: Callable[[], str]
     """Returns the address from which it calls, as gRPC or HTTP shows it."""
     guard: Guard
+    usage: PrincipalUsage | None = None
+    """Usage of its principal's quota; None without quotas."""
 
     def require(self, action: Action, topic: str = "", subscription: str = "") -> None:
         """Refuse an action. Raises PermissionDenied."""
@@ -34,6 +39,19 @@ def set_caller(caller: Caller | None) -> None:
 def current_caller() -> Caller | None:
     """Return the caller of the current call; None without authentication."""
     return _current.get()
+
+
+def opening(key: TrackerKey) -> AbstractContextManager[None]:
+    """Return a context in which the current caller may open a tracker. Its entry raises QuotaExceeded."""
+    caller = _current.get()
+    return nullcontext() if caller is None or caller.usage is None else caller.usage.opening(key)
+
+
+def handed_out(count: int) -> None:
+    """Count indexes that the answer of the current call has."""
+    caller = _current.get()
+    if caller is not None and caller.usage is not None:
+        caller.usage.spend(indexes=count)
 
 
 def may_see(topic: str, subscription: str) -> bool:

@@ -18,6 +18,7 @@ from cryptography import x509
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.files.whole_file import read_whole
 from delayed_tracker.service.clock import Clock, pause
+from delayed_tracker.service.instruments.security_counts import SecurityCounts
 from delayed_tracker.service.security.file_watch import FileWatch
 from delayed_tracker.service.settings.address import Transport
 from delayed_tracker.service.settings.tls import TlsSettings
@@ -47,7 +48,8 @@ class Certificate:
         """Read and check the files. Blocks.
 
         Raises:
-            InvalidInput: a file cannot be read, is too long or no PEM, or the key is of another certificate.
+            InvalidInput: a file cannot be read, is too long or no PEM, the key is of another certificate, or a file was
+                replaced meanwhile.
         """
         chain = _read("tlsCertificateFilePath", settings.certificate_file_path)
         key = _read("tlsKeyFilePath", settings.key_file_path)
@@ -68,6 +70,12 @@ class Certificate:
                 mutual.load_verify_locations(cadata=trusted.decode("ascii"))
             except (ValueError, ssl.SSLError) as error:
                 raise InvalidInput("tlsTrustCertsFilePath", path, "give certificates of authorities as PEM") from error
+        # The contexts read the files by themselves: gRPC must not get a pair that they did not check.
+        if (chain, key) != (
+            _read("tlsCertificateFilePath", settings.certificate_file_path),
+            _read("tlsKeyFilePath", settings.key_file_path),
+        ):
+            raise InvalidInput("tlsCertificateFilePath", settings.certificate_file_path, "it changes now: try again")
         return cls(chain, key, trusted, ends, context, mutual)
 
 
@@ -77,29 +85,22 @@ class Certificates:
     Args:
         settings: the files.
         clock: of the service.
+        counts: of reloads, and the end of the certificate.
 
     Raises:
         InvalidInput: a file is unusable. Blocks, so it is made in a thread.
     """
 
-    def __init__(self, settings: TlsSettings, clock: Clock) -> None:
+    def __init__(self, settings: TlsSettings, clock: Clock, counts: SecurityCounts) -> None:
         self._settings = settings
         self._clock = clock
+        self._counts = counts
         paths = (settings.certificate_file_path, settings.key_file_path, settings.trust_certs_file_path)
         self._watch = FileWatch(Path(path) for path in paths if path)
         self._watch.changed()
         self._is_broken = False
         self._now = Certificate.load(settings)
-        self._warn_of_end()
-
-    @classmethod
-    async def load(cls, settings: TlsSettings, clock: Clock) -> Self:
-        """Return the certificate of a service.
-
-        Raises:
-            InvalidInput: a file is unusable.
-        """
-        return await asyncio.to_thread(cls, settings, clock)
+        self._note_end()
 
     def context(self, transport: Transport) -> ssl.SSLContext | None:
         """Return what a new HTTP connection is secured with; None for one in plain text."""
@@ -147,13 +148,16 @@ class Certificates:
             self._now = Certificate.load(self._settings)
         except InvalidInput as error:
             self._is_broken = True
+            self._counts.not_reloaded("certificate")
             _log.error("not reloaded, the old ones stay in force", kept="TLS certificate", problem=error.message)
             return
         self._is_broken = False
+        self._counts.reloaded("certificate")
         _log.info("TLS certificate reloaded", ends=self._now.ends.isoformat())
-        self._warn_of_end()
+        self._note_end()
 
-    def _warn_of_end(self) -> None:
+    def _note_end(self) -> None:
+        self._counts.certificate_ends_s = self._now.ends.timestamp()
         remaining_s = (self._now.ends - datetime.fromtimestamp(self._clock.now_ms() / 1_000, UTC)).total_seconds()
         if remaining_s < _EXPIRY_WARNING_S:
             _log.warning("the TLS certificate ends soon", ends=self._now.ends.isoformat())

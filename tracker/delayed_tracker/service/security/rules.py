@@ -12,7 +12,6 @@ does not hold for calls that concern the topic as a whole. Names are compared ve
 what no rule grants is denied. Any other key is an error, so that a misspelt restriction does not widen a rule.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any, Final, Self
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.limits import NAME_BYTES_MAX
 from delayed_tracker.service.security.actions import CONTAINED, Action
+from delayed_tracker.service.security.json_document import is_name, parse_object
 
 RULES_BYTES_MAX: Final = 8 * 2**20
 RULES_MAX: Final = 50_000
@@ -65,7 +65,7 @@ class Rule:
                     f"{place}.{key}", given[key], f"there is no such key: give {', '.join(sorted(_KEYS))}"
                 )
         for key in _NAMES:
-            if key in given and not _is_name(given[key]):
+            if key in given and not is_name(given[key]):
                 raise InvalidInput(f"{place}.{key}", given[key], f"give text of 1 to {NAME_BYTES_MAX} bytes")
         if "role" not in given:
             raise InvalidInput(f"{place}.role", None, "name the role that the rule is for")
@@ -104,11 +104,8 @@ class Rules:
         Raises:
             InvalidInput: it is no JSON, has a key twice or an unknown one, or more than ``RULES_MAX`` rules.
         """
-        try:
-            document = json.loads(content, object_pairs_hook=_without_repetition)
-        except (ValueError, RecursionError) as error:
-            raise InvalidInput("rules", _shown(error), 'give JSON in UTF-8: {"rules": [...]}') from None
-        if not isinstance(document, dict) or list(document) != ["rules"] or not isinstance(document["rules"], list):
+        document = parse_object(content, "rules", 'give JSON in UTF-8: {"rules": [...]}')
+        if list(document) != ["rules"] or not isinstance(document["rules"], list):
             raise InvalidInput("rules", None, 'give JSON with one key: {"rules": [...]}')
         given = document["rules"]
         if len(given) > RULES_MAX:
@@ -142,19 +139,3 @@ def _actions(given: object, place: str) -> frozenset[Action]:
         if not isinstance(name, str) or name not in known:
             raise InvalidInput(place, name, f"give actions out of {', '.join(known)}")
     return frozenset().union(*(CONTAINED[known[name]] for name in given))
-
-
-def _is_name(given: object) -> bool:
-    return isinstance(given, str) and 1 <= len(given.encode("utf-8", "surrogatepass")) <= NAME_BYTES_MAX
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON. Of a repeated key, json would take the last value without a word."""
-    collected = dict(pairs)
-    if len(collected) != len(pairs):
-        raise ValueError("a key is there twice")
-    return collected
-
-
-def _shown(error: ValueError | RecursionError) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

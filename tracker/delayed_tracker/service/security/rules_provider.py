@@ -1,16 +1,16 @@
 """The service's own provider of decisions: a file of rules, read again when it changes."""
 
 from pathlib import Path
+from typing import Final
 
-from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.files.whole_file import read_whole
 from delayed_tracker.service.security.actions import Action
 from delayed_tracker.service.security.authorization import AuthorizationOptions
-from delayed_tracker.service.security.file_watch import FileWatch
 from delayed_tracker.service.security.principal import Principal
 from delayed_tracker.service.security.rules import RULES_BYTES_MAX, Rules
+from delayed_tracker.service.security.watched_file import WatchedFile
 
-_KEY = "authorizationRulesFilePath"
+_KEY: Final = "authorizationRulesFilePath"
+_NONE: Final = Rules(())
 
 
 class RulesProvider:
@@ -24,20 +24,17 @@ class RulesProvider:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._watch = FileWatch(() if path is None else (path,))
-        self._rules = Rules(())
-        self._version = 0
-        self.refresh()
+        self._file = None if path is None else WatchedFile(_KEY, path, bytes_max=RULES_BYTES_MAX, parse=Rules.parse)
 
     @property
     def version(self) -> int:
         """The number of files that were read."""
-        return self._version
+        return 0 if self._file is None else self._file.version
 
     def allows(self, principal: Principal, action: Action, topic: str, subscription: str) -> bool:
         """Return True if a rule grants the action."""
-        return self._rules.allow(principal.role, action, topic, subscription)
+        rules = _NONE if self._file is None else self._file.value
+        return rules.allow(principal.role, action, topic, subscription)
 
     def refresh(self) -> None:
         """Read the file again if it has changed.
@@ -45,16 +42,8 @@ class RulesProvider:
         Raises:
             InvalidInput: it cannot be read, or is no file of rules; names the place.
         """
-        if self._path is None or not self._watch.changed():
-            return
-        try:
-            rules = Rules.parse(read_whole(self._path, RULES_BYTES_MAX))
-        except OSError as error:
-            raise InvalidInput(_KEY, str(self._path), f"{error.strerror or error}: name a readable file") from error
-        except InvalidInput as error:
-            raise InvalidInput(_KEY, str(self._path), error.message) from error
-        self._rules = rules
-        self._version += 1
+        if self._file is not None:
+            self._file.refresh()
 
 
 def open_rules(options: AuthorizationOptions) -> RulesProvider:

@@ -20,7 +20,7 @@ _DAY_SECONDS: Final = 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class SecuritySettings(Section):
-    """Settings of who may call the service, and what each may do."""
+    """Settings of who may call the service, and what and how much each may do."""
 
     authentication_enabled: bool = setting(
         False,
@@ -117,6 +117,13 @@ class SecuritySettings(Section):
         "Roles that may take every action, divided by commas.",
     )
 
+    quotas_file_path: str = setting(
+        "",
+        "quotasFilePath",
+        Group.SECURITY,
+        "File of quotas of principals in JSON; it is read again when it changes. Needs authenticationEnabled. Empty: no quotas.",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in self.provider_names:
@@ -129,6 +136,8 @@ class SecuritySettings(Section):
             raise InvalidInput("authenticationProviders", "token", "set tokenSecretKey or tokenPublicKey, too")
         if self.authorization_enabled and not self.authentication_enabled:
             raise InvalidInput("authorizationEnabled", True, "set authenticationEnabled=true, too")
+        if self.quotas_file_path and not self.authentication_enabled:
+            raise InvalidInput("quotasFilePath", self.quotas_file_path, "set authenticationEnabled=true, too")
         if bool(self.token_audience) != bool(self.token_audience_claim):
             unset = "tokenAudience" if self.token_audience_claim else "tokenAudienceClaim"
             raise InvalidInput(unset, "", "set both tokenAudience and tokenAudienceClaim, or none of them")

@@ -55,7 +55,6 @@ class TrackerGate:
         "key",
         "log",
         "owner",
-        "owner_role",
         "polls",
         "row_place",
         "runner",
@@ -67,8 +66,6 @@ class TrackerGate:
         self.key = key
         self.state = HostState.RECOVERING
         self.owner = ""
-        self.owner_role = ""
-        """Role of the principal that opened the tracker last; empty if unknown."""
         self.row_place = NO_ROW
         account = shared.rows.admit(self)
         self.counters = account.counters

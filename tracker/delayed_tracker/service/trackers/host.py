@@ -68,11 +68,6 @@ class TrackerHost:
         """Name of the owner; empty before the first open."""
         return self._gate.owner
 
-    def pass_to(self, role: str) -> str:
-        """Note the role of the principal that has opened the tracker. Return the previous one; empty if unknown."""
-        previous, self._gate.owner_role = self._gate.owner_role, role
-        return previous
-
     @property
     def counters(self) -> EffectCounters:
         """Counters of the tracker's effects, which may be shared with others."""

@@ -39,6 +39,7 @@ from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom
 from delayed_tracker.service.trackers.log_keeper import LogKeeper
 from delayed_tracker.service.trackers.polls import PollLimiter
+from delayed_tracker.service.trackers.principals import PrincipalTrackers
 from delayed_tracker.service.trackers.recoveries import Recoveries
 from delayed_tracker.service.trackers.results import Cleared, Opened
 from delayed_tracker.service.trackers.timer_queue import TimerQueue
@@ -147,6 +148,7 @@ class TrackerRegistry:
         )
         self._phase = _Phase.NEW
         self._hosts: dict[TrackerKey, TrackerHost] = {}
+        self.principals = PrincipalTrackers()
         self._recoveries = Recoveries(
             self._shared,
             limits,
@@ -376,6 +378,7 @@ class TrackerRegistry:
     def forget(self, host: TrackerHost) -> None:
         """Remove a tracker that is closed, or was not recovered."""
         del self._hosts[host.key]
+        self.principals.forget(host)
         if self.log_keeper is not None and host.has_core:
             self.log_keeper.closed(host.key, host.log_bytes)
         host.retire()
