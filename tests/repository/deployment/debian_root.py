@@ -27,6 +27,7 @@ _PIP_VARIABLES: Final = (
     "NO_PROXY",
 )
 _CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
+_CERTIFICATES_INSIDE: Final = "/run/certificates.crt"
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOOPBACK_UP: Final = (
     "import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh', b'lo', 0x49))"
@@ -67,15 +68,17 @@ class Stage:
         mounts = ["mount --bind /proc {root}/proc", "mount --bind /dev {root}/dev"]
         extra = {name: os.environ[name] for name in _PIP_VARIABLES if name in os.environ}
         if _CERTIFICATES.is_file():
-            (self.root / "etc/ssl/certs").mkdir(parents=True, exist_ok=True)
-            mounts.append("touch {root}{certificates} && mount --bind {certificates} {root}{certificates}")
-            extra |= {"PIP_CERT": str(_CERTIFICATES), "SSL_CERT_FILE": str(_CERTIFICATES)}
+            # In a place of its own: the package ca-certificates replaces its file, which a mount would prevent.
+            mounts.append("touch {root}{inside} && mount --bind {certificates} {root}{inside}")
+            extra |= {"PIP_CERT": _CERTIFICATES_INSIDE, "SSL_CERT_FILE": _CERTIFICATES_INSIDE}
         if Path(links).is_absolute() and Path(links).is_dir():
             (self.root / links[1:]).mkdir(parents=True, exist_ok=True)
             mounts.append(f"mount --bind {shlex.quote(links)} {{root}}{shlex.quote(links)}")
             extra["PIP_FIND_LINKS"] = links
         root = shlex.quote(str(self.root))
-        prepared = " && ".join(each.format(root=root, certificates=_CERTIFICATES) for each in mounts)
+        prepared = " && ".join(
+            each.format(root=root, certificates=_CERTIFICATES, inside=_CERTIFICATES_INSIDE) for each in mounts
+        )
         inside = f"cd {shlex.quote(self.directory)} && {command}"
         shell = f"{prepared} && exec chroot {root} /bin/bash -o pipefail -c {shlex.quote(inside)}"
         ran = subprocess.run(
