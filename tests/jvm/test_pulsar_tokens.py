@@ -12,7 +12,7 @@ from delayed_tracker.service.security.tokens import TokenVerifier
 from tests.jvm.pulsar_classes import BROKER_POM, FETCH_TIMEOUT_S, NoPulsarClasses, class_path, find_java
 from tests.service.security.tokens import security
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(FETCH_TIMEOUT_S + 60)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(FETCH_TIMEOUT_S + 60)]
 
 COMMAND = "org.apache.pulsar.utils.auth.tokens.TokensCliUtils"
 """Class that ``bin/pulsar tokens`` runs."""

@@ -378,6 +378,7 @@ async def test_a_running_service_imports_what_was_rebuilt(command, tmp_path):
         await service.ensure_stopped()
 
 
+@pytest.mark.long
 async def test_trackers_that_are_not_open_are_named_and_the_others_compared(command, tmp_path):
     """A closed tracker sets the status unless there is a difference; one without pending messages need not be open."""
     topic = "persistent://lab/main/far"
@@ -437,6 +438,7 @@ def test_a_storage_that_is_not_there_is_not_made_to_be_compared(command, tmp_pat
     assert list(tmp_path.iterdir()) == [empty]
 
 
+@pytest.mark.long
 async def test_a_job_that_was_overtaken_on_a_service_changes_nothing(tmp_path):
     """If two jobs began on one tracker, the second to commit is fenced."""
     service = await ServiceProcess.start(tmp_path, storage_url="memory:", settings={})

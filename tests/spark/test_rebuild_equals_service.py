@@ -89,6 +89,7 @@ def expected(url: str, topic: str, subscription: str, limits: TrackerLimits, met
     return live, report, storage
 
 
+@pytest.mark.long
 @settings(
     max_examples=EXAMPLES[settings.get_current_profile_name()],
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a smaller example is not worth minutes of Spark

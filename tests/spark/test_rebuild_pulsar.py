@@ -49,6 +49,7 @@ def pending_by_oracle() -> dict[TrackerKey, list[tuple[Position, int]]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("url", SOURCES.values(), ids=SOURCES)
 def test_what_is_pending_is_what_pulsar_says(spark: SparkSession, tmp_path: Path, url: str):
     """The buckets, the tail and the due messages of every subscription contain exactly the pending positions."""

@@ -118,6 +118,7 @@ async def test_a_bookie_that_became_read_only_is_replaced(
         cluster.require(4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("write", "ack", "kills"),
     [

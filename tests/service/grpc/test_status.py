@@ -35,6 +35,7 @@ _CASES = [
     (errors.AnswerTooLarge("ranges", 2), "RESOURCE_EXHAUSTED"),
     (errors.LeasesExhausted("full", retry_after_ms=5), "RESOURCE_EXHAUSTED"),
     (errors.Overloaded("full", retry_after_ms=5), "RESOURCE_EXHAUSTED"),
+    (errors.QuotaExceeded("shop", "callsPerSecond", retry_after_ms=5), "RESOURCE_EXHAUSTED"),
     (errors.Recovering("wait", retry_after_ms=5), "UNAVAILABLE"),
     (errors.ShuttingDown("bye", retry_after_ms=5), "UNAVAILABLE"),
     (errors.TrackerBroken(KEY), "UNAVAILABLE"),

@@ -80,6 +80,7 @@ async def audit(path: Path, said: Said) -> dict[str, int]:
     return last
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.deep)])
 async def test_every_append_that_returned_survives_kills(tmp_path: Path, kills: int):
     """One file survives all kills, with appends and cuts in flight each time."""

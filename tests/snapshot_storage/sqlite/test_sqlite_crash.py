@@ -110,6 +110,7 @@ async def audit(storage: SqliteStorage, ledger: Ledger) -> None:
     assert state in [CatalogueState(version, catalogue_of(version)) for version in versions] or not ledger.replaced
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.deep)])
 async def test_kills_at_random_moments(tmp_path: Path, kills: int):
     """One file survives all kills, with creates, replaces and deletes in flight each time."""

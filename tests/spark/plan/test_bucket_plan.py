@@ -35,6 +35,7 @@ def plan_of(ledgers: dict[int, set[int]], limits: TrackerLimits, **options) -> B
     )
 
 
+@pytest.mark.long
 @given(ledgers, small_limits, st.integers(1, 20), st.sampled_from((200, 2**22)))
 def test_equals_what_a_service_seals_and_merges(ledgers, limits, batch, metadata_bytes_max):
     """The plan equals the core's buckets for any ledgers, bucket limit, batch size and metadata limit."""

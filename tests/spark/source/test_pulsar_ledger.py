@@ -67,6 +67,7 @@ def rows_of_reader(url: str) -> set[tuple[Any, ...]]:
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("url", SOURCES.values(), ids=SOURCES)
 def test_rows_are_those_of_the_reader(spark: SparkSession, url: str):
     """Every column of every entry is read once from each kind of storage."""

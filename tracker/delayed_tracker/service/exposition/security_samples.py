@@ -24,5 +24,5 @@ def security_lines(counts: SecurityCounts) -> Iterator[tuple[Family, Iterable[by
             for (kind, outcome), count in counts.reloads.items()
         ],
     )
-    if counts.certificate_ends_s is not None:
-        yield ends, [sample(ends.name, "", counts.certificate_ends_s).encode()]
+    end_s = counts.certificate_ends_s
+    yield ends, [] if end_s is None else [sample(ends.name, "", end_s).encode()]
