@@ -3,6 +3,7 @@
 import asyncio
 from bisect import bisect_left
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
