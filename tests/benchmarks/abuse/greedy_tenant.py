@@ -149,7 +149,7 @@ async def main(options: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20, help="duration of each measurement")
-    parser.add_argument("--quota", type=int, default=100, help="calls a second of the greedy principal")
+    parser.add_argument("--quota", type=int, default=50, help="calls a second of the greedy principal")
     parser.add_argument("--times", type=lambda text: [float(each) for each in text.split(",")], default=[0, 1, 10])
     parser.add_argument("--batch", type=int, default=100, help="indexes in a call")
     parser.add_argument("--repeats", type=int, default=3)
