@@ -10,28 +10,20 @@ import pytest
 
 from delayed_tracker.service.security.actions import CALL_ACTIONS, LISTING_CALLS, ROUTE_ACTIONS, Action
 from delayed_tracker.service.settings.address import Transport
-from tests.service.security.certificates import Authority, Certificate
+from tests.service.security.certificates import Certificate
 from tests.service.security.secured import RULES, write_rules
-from tests.service.security.test_matrix import ELSEWHERE, INDEX, LEDGERS, TRACKERS, outcome
-from tests.service.security.test_tls import AUTHORITY, Running, client_context, running, write, write_files
+from tests.service.security.test_matrix import ALLOWED, ELSEWHERE, INDEX, LEDGERS, TRACKERS, outcome
+from tests.service.security.test_tls import AUTHORITY, STRANGER, Running, client_context, running, write, write_files
 
 pytestmark = pytest.mark.slow
 
-STRANGER = Authority("another authority")
 REFUSED = {
     "nothing": lambda: None,
     "wrong CA": lambda: STRANGER.issue("root"),
     "expired": lambda: AUTHORITY.expired("root"),
     "not yet valid": lambda: AUTHORITY.not_yet_valid("root"),
 }
-ALLOWED = {
-    "shop": {Action.DISPATCH, Action.READ},
-    "reader": {Action.READ},
-    "contents": {Action.PAYLOAD, Action.READ},
-    "prometheus": set(),
-    "operator": {Action.ADMIN},
-    "root": set(Action),
-}
+RIGHTS = {**ALLOWED, "root": set(Action)}
 """Actions of each role on the topic of the rules; ``root`` is a superuser."""
 ROUTES = ("/health/live", "/health/ready", "/metrics", INDEX, ELSEWHERE)
 
@@ -88,7 +80,7 @@ async def test_no_connection_without_a_valid_certificate(service, tmp_path, cert
                 await http.get(path)
 
 
-@pytest.mark.parametrize("role", ALLOWED)
+@pytest.mark.parametrize("role", RIGHTS)
 async def test_the_name_of_a_certificate_has_the_rights_of_its_role(service, tmp_path, role):
     """Each call and each route is granted or denied by the action that the table says."""
     client = AUTHORITY.issue(role)
@@ -96,7 +88,7 @@ async def test_the_name_of_a_certificate_has_the_rights_of_its_role(service, tmp
         for name, needed in (*TRACKERS, *LEDGERS):
             code, info = await outcome(channel, name, None)
             whole_topic = role == "shop" and "Ledger" in name  # its rule is for one subscription
-            if name in LISTING_CALLS or (needed in ALLOWED[role] and not whole_topic):
+            if name in LISTING_CALLS or (needed in RIGHTS[role] and not whole_topic):
                 assert code not in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}, name
             else:
                 assert code is grpc.StatusCode.PERMISSION_DENIED, name

@@ -33,6 +33,14 @@ ROLES = {
     Action.ADMIN: "operator",
 }
 """A role that may take just this action, and what it contains."""
+ALLOWED = {
+    "shop": {Action.DISPATCH, Action.READ},
+    "reader": {Action.READ},
+    "contents": {Action.PAYLOAD, Action.READ},
+    "prometheus": set(),
+    "operator": {Action.ADMIN},
+}
+"""Actions of each role on the topic of the rules."""
 NAMED = tuple(CALL_ACTIONS.items())
 TRACKERS = tuple((name, needed) for name, needed in NAMED if "DelayedDelivery" in name)
 LEDGERS = tuple((name, needed) for name, needed in NAMED if "Ledger" in name)
@@ -121,15 +129,8 @@ async def test_no_call_without_a_valid_credential(channel, credential):
 @pytest.mark.slow
 async def test_each_action_permits_its_calls_alone(channel):
     """A role with one action may make the calls that need it; the others are PERMISSION_DENIED with what was asked."""
-    contained = {
-        "shop": {Action.DISPATCH, Action.READ},
-        "reader": {Action.READ},
-        "contents": {Action.PAYLOAD, Action.READ},
-        "prometheus": set(),
-        "operator": {Action.ADMIN},
-    }
     for name, needed in (*TRACKERS, *LEDGERS):
-        for role, actions in contained.items():
+        for role, actions in ALLOWED.items():
             code, info = await outcome(channel, name, of(role))
             whole_topic = role == "shop" and "Ledger" in name  # its rule is for one subscription
             if name in LISTING_CALLS or (needed in actions and not whole_topic):

@@ -11,7 +11,7 @@ from delayed_tracker.service.errors import PermissionDenied, Unauthenticated
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME
 from delayed_tracker.service.security.actions import CALL_ACTIONS, DESTRUCTIVE_CALLS, LISTING_CALLS, Access, Action
 from delayed_tracker.service.security.authentication import Credentials
-from delayed_tracker.service.security.caller import Caller, set_caller
+from delayed_tracker.service.security.caller import Caller, admitted, set_caller
 from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.wire.column_fields import Columned
 
@@ -147,11 +147,7 @@ class MethodAccess:
             raise Unauthenticated("the call has more than one authorization")
         authorization = str(given[0]) if given else None
         name = None if given and guard.reads_tokens else _certificate_name(context)
-        principal = guard.principal_of(Credentials(authorization, name))
-        usage = guard.usage_of(principal)
-        if usage is not None:
-            usage.begin_call()
-        caller = Caller(principal, context.peer, guard, usage)
+        caller = admitted(guard, Credentials(authorization, name), context.peer)
         set_caller(caller)
         return CallCheck(self, caller)
 

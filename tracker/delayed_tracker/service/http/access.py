@@ -14,7 +14,7 @@ from delayed_tracker.service.http.connections import CLIENT_NAME
 from delayed_tracker.service.http.message_id import TopicAuthorization
 from delayed_tracker.service.security.actions import ROUTE_ACTIONS, Access, Action
 from delayed_tracker.service.security.authentication import Credentials
-from delayed_tracker.service.security.caller import Caller, current_caller, set_caller
+from delayed_tracker.service.security.caller import admitted, current_caller, set_caller
 from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.service.telemetry.call_identity import begin_call
 
@@ -54,11 +54,7 @@ class AccessControl:
             return f"{host}:{port}"
 
         try:
-            principal = self._guard.principal_of(_credentials(scope, headers))
-            usage = self._guard.usage_of(principal)
-            if usage is not None:
-                usage.begin_call()
-            caller = Caller(principal, peer, self._guard, usage)
+            caller = admitted(self._guard, _credentials(scope, headers), peer)
             if scope["path"] == _METRICS:
                 caller.require(Action.METRICS)
         except Unauthenticated as error:

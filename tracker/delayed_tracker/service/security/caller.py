@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.security.actions import Action
+from delayed_tracker.service.security.authentication import Credentials
 from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.service.security.principal import Principal
 from delayed_tracker.service.security.quota_usage import PrincipalUsage
@@ -26,6 +27,20 @@ class Caller:
     def require(self, action: Action, topic: str = "", subscription: str = "") -> None:
         """Refuse an action. Raises PermissionDenied."""
         self.guard.require(self.principal, action, topic, subscription)
+
+
+def admitted(guard: Guard, given: Credentials, peer: Callable[[], str]) -> Caller:
+    """Authenticate the caller of a call, and count the call.
+
+    Raises:
+        Unauthenticated: there is no credential, or it is not valid.
+        QuotaExceeded: the caller has made too many calls, or too large ones.
+    """
+    principal = guard.principal_of(given)
+    usage = guard.usage_of(principal)
+    if usage is not None:
+        usage.begin_call()
+    return Caller(principal, peer, guard, usage)
 
 
 _current: ContextVar[Caller | None] = ContextVar("tracker_caller", default=None)
