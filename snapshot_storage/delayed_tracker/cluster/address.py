@@ -25,8 +25,8 @@ from delayed_tracker.bookkeeper.metadata.zookeeper import Node
 from delayed_tracker.bookkeeper.tls import TLS_KEYS
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
+from delayed_tracker.ledger.live.address import RATE, RATES, parse_place, refuse_other_store
 from delayed_tracker.ledger.live.address import SCHEME as SOURCE_SCHEME
-from delayed_tracker.ledger.live.address import parse_place, refuse_other_store
 from delayed_tracker.ledger.live.throttle import Throttle
 from delayed_tracker.ledger.topic_name import TopicName, encode_name
 from delayed_tracker.storage.bookkeeper.connecting import client_of
@@ -40,10 +40,8 @@ _INSTANCE_BYTES_MAX: Final = 256
 _QUORUMS: Final = ("ensemble", "writeQuorum", "ackQuorum")
 _ADMIN: Final = ("admin", "adminTokenFile", "adminCa")
 _WAIT: Final = "waitSeconds"
-_RATE: Final = "maxBytesPerSecond"
-_RATES: Final = range(1_024, 2**40 + 1)
 _BACKUP: Final = "backup"
-_KEYS: Final = (*_QUORUMS, "digest", *_ADMIN, _WAIT, _RATE, *TLS_KEYS)
+_KEYS: Final = (*_QUORUMS, "digest", *_ADMIN, _WAIT, RATE, *TLS_KEYS)
 WAIT_S_MAX: Final = 86_400
 
 
@@ -98,7 +96,7 @@ class ClusterAddress:
             raise InvalidInput(field, text, "give each option once, as option=value, divided by &")
         if 0 < sum(key in given for key in _QUORUMS) < len(_QUORUMS):
             raise InvalidInput(field, text, f"give {', '.join(_QUORUMS)} together, or none of them")
-        passed = urlencode({key: value for key, value in given.items() if key not in (*_ADMIN, _WAIT, _RATE, _BACKUP)})
+        passed = urlencode({key: value for key, value in given.items() if key not in (*_ADMIN, _WAIT, RATE, _BACKUP)})
         try:
             connection = BookKeeperUrl.parse(f"zk://{hosts}{root}/ledgers?{passed}")
         except InvalidInput as error:
@@ -113,7 +111,7 @@ class ClusterAddress:
             admin_token_file=given.get("adminTokenFile"),
             admin_ca=given.get("adminCa"),
             wait_s=_wait_s(given.get(_WAIT, "0"), field, text),
-            bytes_per_second_max=_rate(given[_RATE], field, text) if _RATE in given else None,
+            bytes_per_second_max=_rate(given[RATE], field, text) if RATE in given else None,
             backup=given.get(_BACKUP),
         )
 
@@ -249,8 +247,8 @@ def _wait_s(value: str, field: str, text: str) -> int:
 
 
 def _rate(value: str, field: str, text: str) -> int:
-    if not value.isascii() or not value.isdigit() or int(value[:14]) not in _RATES:
-        raise InvalidInput(field, text, f"{_RATE} is a number from {_RATES[0]} to {_RATES[-1]}, not {value!r}")
+    if not value.isascii() or not value.isdigit() or not RATES[0] <= int(value[:14]) <= RATES[1]:
+        raise InvalidInput(field, text, f"{RATE} is a number from {RATES[0]} to {RATES[1]}, not {value!r}")
     return int(value)
 
 

@@ -19,10 +19,12 @@ SCHEME: Final = "bookkeeper+zk"
 FRAME_BYTES_MAX: Final = 5_253_120 + 64 * 1024
 """Default of ``frameBytesMax``: the ``nettyMaxFrameSizeBytes`` of Pulsar's bookies (5 MiB and 10 KiB), and room for the rest
 of a reply."""
-_RATE: Final = "maxBytesPerSecond"
+RATE: Final = "maxBytesPerSecond"
+RATES: Final = (1_024, 2**40)
+"""Lowest and highest rate."""
 _FRAME: Final = "frameBytesMax"
-OPTIONS: Final = (_RATE, _FRAME, *TLS_KEYS)
-_RANGES: Final = {_RATE: (1_024, 2**40), _FRAME: (2**16, 2**31 - 1)}
+OPTIONS: Final = (RATE, _FRAME, *TLS_KEYS)
+_RANGES: Final = {RATE: RATES, _FRAME: (2**16, 2**31 - 1)}
 _PLACE: Final = re.compile(r"(?P<hosts>[^/]+)(?P<root>(/[^/]+)*)/?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^\s:@\[\]]+):(?P<port>[0-9]{1,5})")
 _PORT_MAX: Final = 65_535
@@ -61,7 +63,7 @@ class ClusterAddress:
             text,
             hosts,
             root,
-            _number(text, options, _RATE),
+            _number(text, options, RATE),
             _number(text, options, _FRAME) or FRAME_BYTES_MAX,
             ClusterTls.parse("source", text, options),
         )
