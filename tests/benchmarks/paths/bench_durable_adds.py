@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import chain
 
 from tests.benchmarks.calls.bench_grpc_add import IN_FLIGHT, load_of, repeat
 from tests.benchmarks.inputs.disk import fsyncs
@@ -16,12 +17,14 @@ ABOUT = (
     "days, 8 batches at a time for each dispatcher, nothing sealed; SQLite on the disk. One dispatcher alone waits for the "
     "disk: each of its batches waits for a commit or two, and 8 batches is what it has under way. Several share the "
     "commits. Two services run side by side, one without the add log (trackerDurableAdds=false); repeats alternate between "
-    "them, and a share is that of two repeats in a row. Redis, where it is measured: ZADD of 1,000 members, as many "
+    "them, 15 of each, and a share is that of two repeats in a row. Redis, where it is measured: ZADD of 1,000 members, as many "
     "commands under way over one connection, hiredis, its append-only file on the same disk and never rewritten. Fsyncs are of "
     "4 KiB in a file of their own on that disk, 4 a second while the services are measured."
 )
 POLICIES = ("everysec", "always")
 FSYNC_PAUSE_MS = 250
+ROUNDS = 3
+"""Rounds of repeats. A machine that other work slows for a second changes a single share by a third."""
 SETTINGS = ("true", "false")
 """Values of trackerDurableAdds, in the order of the measurements."""
 DISPATCHERS = {"one dispatcher": 1, "durable": 4}
@@ -58,7 +61,7 @@ async def _measured(run: Run, services: dict[str, Served], key: str, dispatcher_
     dispatchers = "one dispatcher" if dispatcher_count == 1 else f"{dispatcher_count} dispatchers"
     load = replace(load, what=f"{load.what}, {dispatchers}", tracker_count=dispatcher_count)
     readings: dict[str, list[Reading]] = {value: [] for value in SETTINGS}
-    for counts in run.repeats(f"{load.what}, with the add log and without"):
+    for counts in chain(*(run.repeats(f"{load.what}, with the add log and without") for _ in range(ROUNDS))):
         for value, service in services.items():
             reading = await repeat(service, load)
             if counts:

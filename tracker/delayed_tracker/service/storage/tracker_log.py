@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.storage.errors import SnapshotConflict, StorageError, StorageUnavailable
@@ -130,7 +131,7 @@ class TrackerLog:
 
     def cuttable_bytes(self, through: int) -> int:
         """Return the bytes of the commits that end at or before a number."""
-        return sum(size for number, size in self._stored if number <= through)
+        return sum(size for _, size in takewhile(lambda commit: commit[0] <= through, self._stored))
 
     def forget_through(self, through: int) -> int:
         """Note a cut; return the bytes that it has freed."""
