@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 
 import pytest
@@ -121,6 +122,7 @@ async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_pat
     loser = both[both.index(winner) - 1]
     # Stopped, the winner holds the storage until the other one has found that out.
     winner.process.send_signal(signal.SIGSTOP)
+    await asyncio.to_thread(os.waitid, os.P_PID, winner.process.pid, os.WSTOPPED)
     assert await loser.ended() == ExitCode.STORAGE_UNUSABLE, loser.err
     (*_, said) = loser.err.splitlines()
     assert said.startswith("spark-rebuild: ")

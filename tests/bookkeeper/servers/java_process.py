@@ -1,5 +1,6 @@
 """Runs a server in a Java of its own, which tests kill, freeze and start again."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -74,6 +75,8 @@ class JavaProcess:
         """Stop the process without closing its connections; nothing answers until :meth:`thaw`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        # On a busy machine the other threads answer until the one that took the signal has run.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def thaw(self) -> None:
         """Let a frozen process go on."""

@@ -44,7 +44,7 @@ def run_tracker(*arguments: str) -> Ran:
 def run_spark_rebuild(directory: Path, command: str, *arguments: str, nice: bool = False) -> Ran:
     """Run ``spark-rebuild COMMAND ARGUMENTS`` with a small Spark; its temporary files are in the directory.
 
-    With ``nice``, it takes what processor time the servers leave, as Spark on other machines does.
+    With ``nice``, it takes only processor time that the servers leave, as Spark on other machines does.
     """
     options = [part for option in _SPARK.items() for part in ("--spark-option", "=".join(option))]
     options += ["--spark-option", f"spark.local.dir={directory}", "--master", "local[2]"]
@@ -57,7 +57,7 @@ def _started(
 ) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [*(("nice", "-n", "19") if nice else ()), sys.executable, "-m", module, *arguments],
+        [*(("chrt", "--idle", "0") if nice else ()), sys.executable, "-m", module, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=pipe,
         stderr=pipe,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  PySpark's customary name
 
@@ -34,7 +33,7 @@ from delayed_tracker.spark.steps.comparison_runs import (
     task_count_of,
 )
 from delayed_tracker.spark.steps.live_index import LiveIndex, LiveRows
-from delayed_tracker.spark.steps.reading import ReadResult, Report, reading
+from delayed_tracker.spark.steps.reading import KEPT, ReadResult, Report, reading
 from delayed_tracker.spark.steps.tracker_plan import TrackerPlan
 from delayed_tracker.spark.summary import Summary
 
@@ -135,7 +134,7 @@ def _compared(
     runs = work.rows.transform(runs_of_ledgers(work.shared, work.acceptance, task_count)).union(
         index.frame.transform(runs_of_index(task_count))
     )
-    findings = runs.transform(compare_runs(shared, task_count)).persist(StorageLevel.MEMORY_AND_DISK)
+    findings = runs.transform(compare_runs(shared, task_count)).persist(KEPT)
     try:
         yield findings
     finally:

@@ -28,7 +28,9 @@ from delayed_tracker.spark.steps.tracker_plan import TrackerPlan, plan_tracker
 from delayed_tracker.spark.steps.unread import UnreadEntries
 from delayed_tracker.spark.summary import BadRow, Summary, TrackerSummary
 
-_KEPT: Final = StorageLevel.MEMORY_AND_DISK
+# Rows are packed, each an array of megabytes: a heap full of them is lost to fragmentation before Spark evicts any.
+KEPT: Final = StorageLevel.DISK_ONLY
+"""Where Spark keeps what a job reads twice: on the executors' disks."""
 Report = Callable[[str], None]
 """Called with the name of each stage when it begins: look, read, count, plan, stage, commit, index,
 compare."""
@@ -103,7 +105,7 @@ def reading(
                 target.begin([subscriber.key for subscriber in subscribers.all])
         numbers = {topic: number for number, topic in enumerate(subscribers.by_topic())}
         with stages.of("read"):
-            kept = read_kept(session, options, numbers, running).persist(_KEPT)
+            kept = read_kept(session, options, numbers, running).persist(KEPT)
             stack.callback(kept.unpersist)
             facts = _facts(kept, has_bad=options.on_error is ErrorPolicy.SKIP)
         rows = settled_rows(kept, has_transactions=facts.has_transactions)
