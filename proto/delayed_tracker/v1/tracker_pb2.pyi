@@ -561,14 +561,16 @@ class FilterEntriesResponse(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[EntryRange, _Mapping]]] = ...) -> None: ...
 
 class ResetCursorRequest(_message.Message):
-    __slots__ = ("tracker", "epoch", "mark_delete")
+    __slots__ = ("tracker", "epoch", "mark_delete", "keep_index")
     TRACKER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    KEEP_INDEX_FIELD_NUMBER: _ClassVar[int]
     tracker: TrackerRef
     epoch: int
     mark_delete: Position
-    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+    keep_index: bool
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., keep_index: bool = ...) -> None: ...
 
 class ResetCursorResponse(_message.Message):
     __slots__ = ("epoch", "cleared_count", "replay_from")
@@ -805,3 +807,25 @@ class ImportSnapshotsResponse(_message.Message):
     replaced_count: int
     replay_from: Position
     def __init__(self, epoch: _Optional[int] = ..., bucket_count: _Optional[int] = ..., tracked_count: _Optional[int] = ..., replaced_count: _Optional[int] = ..., replay_from: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class StreamMembershipRequest(_message.Message):
+    __slots__ = ("tracker", "epoch")
+    TRACKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    tracker: TrackerRef
+    epoch: int
+    def __init__(self, tracker: _Optional[_Union[TrackerRef, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class StreamMembershipResponse(_message.Message):
+    __slots__ = ("ledgers",)
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    ledgers: _containers.RepeatedCompositeFieldContainer[LedgerMembership]
+    def __init__(self, ledgers: _Optional[_Iterable[_Union[LedgerMembership, _Mapping]]] = ...) -> None: ...
+
+class LedgerMembership(_message.Message):
+    __slots__ = ("ledger_id", "entries")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entries: bytes
+    def __init__(self, ledger_id: _Optional[int] = ..., entries: _Optional[bytes] = ...) -> None: ...

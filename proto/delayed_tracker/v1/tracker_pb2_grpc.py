@@ -169,6 +169,11 @@ class DelayedDeliveryTrackerServiceStub(object):
                 request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesRequest.SerializeToString,
                 response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesResponse.FromString,
                 _registered_method=True)
+        self.StreamMembership = channel.unary_stream(
+                '/delayed_tracker.v1.DelayedDeliveryTrackerService/StreamMembership',
+                request_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.StreamMembershipRequest.SerializeToString,
+                response_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.StreamMembershipResponse.FromString,
+                _registered_method=True)
 
 
 class DelayedDeliveryTrackerServiceServicer(object):
@@ -310,7 +315,7 @@ class DelayedDeliveryTrackerServiceServicer(object):
     def ResetCursor(self, request, context):
         """The cursor was moved: forgets every position, as ClearMessages, and takes the new mark-delete position, which may be
         lower than the old one. The dispatcher replays from there, and so does one that opens the tracker later without
-        giving a position, or with a lower one.
+        giving a position, or with a lower one. With keep_index it forgets nothing that is above that position.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -376,6 +381,19 @@ class DelayedDeliveryTrackerServiceServicer(object):
         with RetryInfo, for new deadlines are in memory until they are sealed. Answers when the new deadlines survive a crash;
         after UNAVAILABLE each may count or not: repeat the call. With trackerDurableAdds=false a crash or a close before the
         seal loses them: the old deadline of a position counts again if a snapshot has it, else the one that the replay offers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamMembership(self, request, context):
+        """Every tracked position, leased ones included, as bitmaps: what a dispatcher that keeps a membership of its own begins
+        with. In messages of about 1 MiB, each as of the moment when it was made: a position that was tracked all the while is
+        in the answer, one that was never tracked is not, and one that is added, acknowledged or handed off while the stream
+        runs may be either. The service makes the next message when the caller has taken the one before. The stream never
+        mixes two histories: it ends with ABORTED (CLEARED, CLOSED or FENCED) if the tracker is cleared, reset, deleted,
+        closed, imported into or opened anew while it runs, and the caller drops what it has. It is complete only if it ends
+        with OK. Read-only: needs no epoch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -513,6 +531,11 @@ def add_DelayedDeliveryTrackerServiceServicer_to_server(servicer, server):
                     servicer.RescheduleMessages,
                     request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesRequest.FromString,
                     response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesResponse.SerializeToString,
+            ),
+            'StreamMembership': grpc.unary_stream_rpc_method_handler(
+                    servicer.StreamMembership,
+                    request_deserializer=delayed__tracker_dot_v1_dot_tracker__pb2.StreamMembershipRequest.FromString,
+                    response_serializer=delayed__tracker_dot_v1_dot_tracker__pb2.StreamMembershipResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1217,6 +1240,33 @@ class DelayedDeliveryTrackerService(object):
             '/delayed_tracker.v1.DelayedDeliveryTrackerService/RescheduleMessages',
             delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesRequest.SerializeToString,
             delayed__tracker_dot_v1_dot_tracker__pb2.RescheduleMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamMembership(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/delayed_tracker.v1.DelayedDeliveryTrackerService/StreamMembership',
+            delayed__tracker_dot_v1_dot_tracker__pb2.StreamMembershipRequest.SerializeToString,
+            delayed__tracker_dot_v1_dot_tracker__pb2.StreamMembershipResponse.FromString,
             options,
             channel_credentials,
             insecure,
