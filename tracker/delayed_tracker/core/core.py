@@ -20,6 +20,7 @@ from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.engine.upkeep import Upkeep
 from delayed_tracker.core.inspect import inspection, resting
 from delayed_tracker.core.inspect.invariants import check_tracker
+from delayed_tracker.core.inspect.membership_parts import MembershipReading
 from delayed_tracker.core.inspect.numbers import event_counts, tracker_numbers
 from delayed_tracker.core.inspect.stats import bucket_views, tracker_stats
 from delayed_tracker.core.rules.recovery import RecoveryPlan
@@ -587,6 +588,17 @@ class TrackerCore:
     def unloaded(self) -> list[inspection.UnloadedSegments]:
         """Return the segments that are not in memory, by bucket. O(buckets + bitmaps)."""
         return inspection.unloaded(self._upkeep.for_reading())
+
+    def begin_membership(self) -> MembershipReading:
+        """Return the beginning of a reading of all tracked positions, leased ones included. O(ledgers)."""
+        return MembershipReading(self._upkeep.for_reading().members.ledger_ids())
+
+    def membership_part(self, reading: MembershipReading) -> list[tuple[int, bytes]]:
+        """Return the next part of a reading, as tracked now; see ``MembershipReading.next_part``.
+
+        The reading may have begun with another core of the same tracker, which has rested meanwhile.
+        """
+        return reading.next_part(self._upkeep.for_reading().members)
 
     def filter_range(self, ledger_id: int, first_entry: int, last_entry: int) -> list[tuple[int, int]]:
         """Return the parts of an entry range, both ends inclusive, that a cursor should read now: those not tracked."""

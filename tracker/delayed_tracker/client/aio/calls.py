@@ -2,9 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -93,6 +93,23 @@ class Calls:
         )
         # grpc-stubs requires the requests here; they may be written later.
         return performer(metadata=self._tokens.metadata())  # type: ignore[call-arg]
+
+    async def answers(self, call: Call) -> AsyncGenerator[Any, None]:
+        """Make a call with several answers and yield each as it comes; leaving early cancels the call."""
+        self.require_open()
+        performer = self._channel.unary_stream(
+            method_path(call.method),
+            request_serializer=serialized,
+            response_deserializer=call.answer.FromString,
+        )
+        stream = performer(call.request, timeout=call.timeout_s, metadata=self._tokens.metadata())
+        try:
+            async for answer in stream:
+                yield answer
+        except grpc.aio.AioRpcError as error:
+            raise self.failure(error) from error
+        finally:
+            stream.cancel()
 
     async def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
         """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""

@@ -266,6 +266,9 @@ class TrackerSession(TrackerView):
         self._require_open()
         return await super()._perform(exchange)
 
+    def _require_usable(self) -> None:
+        self._require_open()
+
     def _require_open(self) -> None:
         self._calls.require_open()
         self._end.require_active()

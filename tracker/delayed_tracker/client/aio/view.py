@@ -1,6 +1,7 @@
 """Reads one tracker without owning it."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 
 from delayed_tracker.client.aio.calls import Calls
 from delayed_tracker.client.model.answers import EntryRange, NextDelivery, Position
@@ -9,6 +10,7 @@ from delayed_tracker.client.model.reports import (
     Bucket,
     DeliveryHistogram,
     Explanation,
+    LedgerMembership,
     PeekedMessages,
     SnapshotReport,
     TrackerStats,
@@ -56,6 +58,26 @@ class TrackerView:
         Returns: in the order of ``ranges``; adjoining entries of one range are one range.
         """
         return await self._perform(self._rules.filter_entries(ranges))
+
+    async def membership(self) -> AsyncIterator[LedgerMembership]:
+        """Read every tracked position, leased ones included, as bitmaps of entries; ledgers ascend.
+
+        A large ledger comes in several bitmaps: unite those with the same ledger id. Positions that are added or consumed
+        meanwhile may be in them or not. They are complete only at the end of the iteration, which raises an error if the
+        tracker was cleared, reset, closed or opened anew meanwhile: then drop what came before. There is no time limit.
+        To leave early, close the iterator: ``async with contextlib.aclosing(view.membership()) as parts``.
+
+        Raises:
+            Cleared, Fenced: what came before is void.
+        """
+        self._require_usable()
+        async with contextlib.aclosing(self._calls.answers(self._rules.membership())) as answers:
+            async for answer in answers:
+                for part in answer.ledgers:
+                    yield LedgerMembership(part.ledger_id, part.entries)
+
+    def _require_usable(self) -> None:
+        self._calls.require_open()
 
     async def next_delivery_time(self) -> NextDelivery:
         """Return the time at which a poll would next succeed."""

@@ -3,8 +3,8 @@
 import random
 import threading
 import time
-from collections.abc import Iterator
-from typing import TypeAlias, TypeVar, cast
+from collections.abc import Generator, Iterator
+from typing import Any, TypeAlias, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -79,6 +79,22 @@ class Calls:
             response_deserializer=pb.AddMessagesStreamResponse.FromString,
         )
         return performer(requests, metadata=self._tokens.metadata())
+
+    def answers(self, call: Call) -> Generator[Any, None, None]:
+        """Make a call with several answers and yield each as it comes; leaving early cancels the call."""
+        self.require_open()
+        performer = self._channel.unary_stream(
+            method_path(call.method),
+            request_serializer=serialized,
+            response_deserializer=call.answer.FromString,
+        )
+        stream = performer(call.request, timeout=call.timeout_s, metadata=self._tokens.metadata())
+        try:
+            yield from stream
+        except grpc.RpcError as error:
+            raise self.failure(error) from error
+        finally:
+            stream.cancel()  # type: ignore[no-untyped-call]  # missing in grpc-stubs
 
     def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
         """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""

@@ -1,7 +1,8 @@
 # Written by `make blocking` from client/aio/view.py: edit that file.
 """Reads one tracker without owning it."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 from delayed_tracker.client.blocking.calls import Calls
 from delayed_tracker.client.model.answers import EntryRange, NextDelivery, Position
@@ -10,6 +11,7 @@ from delayed_tracker.client.model.reports import (
     Bucket,
     DeliveryHistogram,
     Explanation,
+    LedgerMembership,
     PeekedMessages,
     SnapshotReport,
     TrackerStats,
@@ -57,6 +59,26 @@ class TrackerView:
         Returns: in the order of ``ranges``; adjoining entries of one range are one range.
         """
         return self._perform(self._rules.filter_entries(ranges))
+
+    def membership(self) -> Iterator[LedgerMembership]:
+        """Read every tracked position, leased ones included, as bitmaps of entries; ledgers ascend.
+
+        A large ledger comes in several bitmaps: unite those with the same ledger id. Positions that are added or consumed
+        meanwhile may be in them or not. They are complete only at the end of the iteration, which raises an error if the
+        tracker was cleared, reset, closed or opened anew meanwhile: then drop what came before. There is no time limit.
+        To leave early, close the iterator: ``with contextlib.closing(view.membership()) as parts``.
+
+        Raises:
+            Cleared, Fenced: what came before is void.
+        """
+        self._require_usable()
+        with contextlib.closing(self._calls.answers(self._rules.membership())) as answers:
+            for answer in answers:
+                for part in answer.ledgers:
+                    yield LedgerMembership(part.ledger_id, part.entries)
+
+    def _require_usable(self) -> None:
+        self._calls.require_open()
 
     def next_delivery_time(self) -> NextDelivery:
         """Return the time at which a poll would next succeed."""

@@ -53,7 +53,7 @@ _RETRIED: Final = (
     "DeliveryHistogram",
     "VerifySnapshots",
 )
-_STREAMS: Final = ("AddMessagesStream", "ImportSnapshots")
+_STREAMS: Final = ("AddMessagesStream", "ImportSnapshots", "StreamMembership")
 _RETRY_POLICY: Final = {
     "maxAttempts": 4,
     "initialBackoff": "0.1s",

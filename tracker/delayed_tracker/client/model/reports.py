@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from delayed_tracker.client.model.answers import Position
+from delayed_tracker.wire.roaring_bitmap import entries_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,19 @@ class PeekedMessages:
 
     def __iter__(self) -> Iterator[Position]:
         return map(Position, self.ledger_ids, self.entry_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMembership:
+    """Tracked entries of one ledger, or of a range of its entries."""
+
+    ledger_id: int
+    bitmap: bytes
+    """Entry ids as a 32-bit Roaring bitmap in the portable format: ``pyroaring.BitMap.deserialize`` reads it."""
+
+    def entry_ids(self) -> "array[int]":
+        """Return the entry ids, ascending. O(entries), a second for ten million."""
+        return entries_of(self.bitmap)
 
 
 class MessagePlace(enum.Enum):

@@ -21,7 +21,7 @@ from delayed_tracker.client.model.answers import (
 )
 from delayed_tracker.client.model.bounds import UINT32_MAX, UINT64_MAX, bounded, claim_message, place_message
 from delayed_tracker.client.model.convert import all_offsets
-from delayed_tracker.client.model.exchange import Exchange, ask
+from delayed_tracker.client.model.exchange import Call, Exchange, ask
 from delayed_tracker.client.model.settings import ClientSettings
 from delayed_tracker.client.queues.ack_queue import AckOutcome, LeaseAck, divided
 from delayed_tracker.client.queues.add_stream import AddStream
@@ -54,6 +54,12 @@ class SessionRules(ViewRules):
     def __init__(self, settings: ClientSettings, topic: str, subscription: str, opened: OpenAnswer) -> None:
         super().__init__(settings, topic, subscription)
         self.epoch = opened.epoch
+
+    def membership(self) -> Call:
+        """Return the call that streams the membership, of this epoch alone."""
+        call = super().membership()
+        request = pb.StreamMembershipRequest(tracker=self.tracker, epoch=self.epoch)
+        return call._replace(request=request)
 
     def claim(self, offered_through: Position | None) -> Claim | None:
         """Return a claim in the present epoch; raises InvalidInput if no entry can have its position."""

@@ -6,7 +6,7 @@ from delayed_tracker.client.model import convert
 from delayed_tracker.client.model.answers import EntryRange, NextDelivery, Position
 from delayed_tracker.client.model.bounds import UINT32_MAX, bounded, instant_ms, position_message
 from delayed_tracker.client.model.convert import all_offsets
-from delayed_tracker.client.model.exchange import Exchange, ask
+from delayed_tracker.client.model.exchange import Call, Exchange, ask
 from delayed_tracker.client.model.reports import (
     Bucket,
     DeliveryHistogram,
@@ -59,6 +59,10 @@ class ViewRules:
             found = (EntryRange(row.ledger_id, row.first_entry_id, row.last_entry_id) for row in answer.ranges)
             put_together(untracked, found, is_continuation=batch.is_continuation)
         return tuple(untracked)
+
+    def membership(self) -> Call:
+        """Return the call that streams the membership, of whichever epoch."""
+        return Call("StreamMembership", pb.StreamMembershipRequest(tracker=self.tracker), pb.StreamMembershipResponse)
 
     def next_delivery_time(self) -> Exchange[NextDelivery]:
         """Call NextDeliveryTime."""

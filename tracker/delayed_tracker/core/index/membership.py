@@ -254,6 +254,32 @@ class Membership:
         bucket.bits.add_above(ledger_id, entry_id)
         self._note_ledger(bucket, ledger_id)
 
+    def ledger_ids(self) -> Int64Array:
+        """Return the ledgers that have bits, and some that had, each once, in no order. O(ledgers)."""
+        return np.fromiter(self._by_ledger, np.int64, len(self._by_ledger))
+
+    def next_entry(self, ledger_id: int, first: int) -> int | None:
+        """Return the lowest tracked entry of a ledger from ``first`` on, or None. O(buckets of the ledger)."""
+        bitmaps = (bucket.bits.bitmap_of(ledger_id) for bucket in self._by_ledger.get(ledger_id, ()))
+        return min(
+            (bitmap.next_set_bit(first) for bitmap in bitmaps if bitmap is not None and bitmap.max() >= first),
+            default=None,
+        )
+
+    def entries_between(self, ledger_id: int, first: int, stop: int) -> BitMap:
+        """Return a new bitmap of the tracked entries of a ledger in [first, stop). O(buckets of the ledger + result)."""
+        found = BitMap()
+        window: BitMap | None = None
+        for bucket in self._by_ledger.get(ledger_id, ()):
+            bitmap = bucket.bits.bitmap_of(ledger_id)
+            if bitmap is None or bitmap.max() < first or bitmap.min() >= stop:
+                continue
+            if bitmap.min() < first or bitmap.max() >= stop:
+                window = window or BitMap(range(first, stop))
+                bitmap = bitmap & window
+            found |= bitmap
+        return found
+
     def entries_of(self, ledger_id: int) -> Int64Array:
         """Return the tracked entries of a ledger, ascending. O(entries)."""
         entries = BitMap()

@@ -259,8 +259,7 @@ class ServiceMetrics:
 
     def _methods(self) -> Iterator[tuple[str, MethodCalls]]:
         for calls in self._trackers.calls.counts.methods:
-            kind = "bidi_stream" if calls.is_stream else "unary"
-            yield f'grpc_type="{kind}",grpc_service="{calls.service}",grpc_method="{calls.method}"', calls
+            yield f'grpc_type="{calls.kind.value}",grpc_service="{calls.service}",grpc_method="{calls.method}"', calls
 
     def _call_durations(self) -> Iterator[tuple[str, Histogram]]:
         return ((labels, calls.durations) for labels, calls in self._methods())

@@ -90,6 +90,11 @@ class CallCheck:
             return await answering
         return await _before_expiry(self.caller, answering)
 
+    def require_time_left(self) -> None:
+        """Raise Unauthenticated if the caller's credential has ended; between the parts of an answer."""
+        if self.caller is not None and self.caller.guard.remaining_seconds(self.caller.principal) == 0:
+            raise Unauthenticated(_TOO_LATE, principal=self.caller.principal.role)
+
     def until_expiry(self, requests: AsyncIterable[T]) -> AsyncIterable[T]:
         """Return the requests of a stream, which ends with Unauthenticated when the caller's credential ends."""
         if self.caller is None or self.caller.principal.expires_at_ms is None:

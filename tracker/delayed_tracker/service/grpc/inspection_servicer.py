@@ -1,6 +1,8 @@
 """The calls of the tracker's API that read: tracked positions, their place and their deadlines. They change nothing."""
 # ruff: noqa: N802  # methods are named as the API names them
 
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -9,11 +11,19 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.verb_results import BucketState, BucketView, MessagePlace
 from delayed_tracker.service.errors import TrackerNotOpen
-from delayed_tracker.service.grpc.wire import from_indexes, from_position, to_key, to_offsets, to_positions
+from delayed_tracker.service.grpc.wire import (
+    from_indexes,
+    from_position,
+    require_epoch,
+    to_key,
+    to_offsets,
+    to_positions,
+)
 from delayed_tracker.service.queries.entry_ranges import EntryRange, require_ranges, untracked
 from delayed_tracker.service.queries.explain import explain, require_entry
 from delayed_tracker.service.queries.histogram import Bars, delivery_histogram
 from delayed_tracker.service.queries.listing import TrackerRow, is_stored, tracker_page
+from delayed_tracker.service.queries.membership import membership_parts
 from delayed_tracker.service.queries.peek import Window, peek
 from delayed_tracker.service.queries.verification import SnapshotVerification
 from delayed_tracker.service.security.caller import may_see
@@ -168,6 +178,21 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
                 for ledger_id, first, last in parts
             ]
         )
+
+    async def StreamMembership(
+        self, request: tracker_pb2.StreamMembershipRequest, _context: Context
+    ) -> AsyncIterator[tracker_pb2.StreamMembershipResponse]:
+        """See tracker.proto. The next message is made when the caller has taken the one before."""
+        host = await self._loaded_host(request)
+        epoch = require_epoch(request.epoch) if request.HasField("epoch") else None
+        async with aclosing(membership_parts(self._registry, host, epoch)) as parts:
+            async for part in parts:
+                yield tracker_pb2.StreamMembershipResponse(
+                    ledgers=[
+                        tracker_pb2.LedgerMembership(ledger_id=ledger_id, entries=entries)
+                        for ledger_id, entries in part
+                    ]
+                )
 
     async def ListTrackers(
         self, request: tracker_pb2.ListTrackersRequest, _context: Context

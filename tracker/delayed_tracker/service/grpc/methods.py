@@ -10,6 +10,7 @@ are counted.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -27,6 +28,7 @@ from delayed_tracker.service.grpc.access import CallCheck, MethodAccess
 from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
 from delayed_tracker.service.grpc.servicer import TrackerServicer
 from delayed_tracker.service.grpc.status import code_of, status_of
+from delayed_tracker.service.instruments.call_counts import CallType
 from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.service.telemetry.call_identity import begin_call
 from delayed_tracker.v1 import ledger_pb2, tracker_pb2
@@ -59,7 +61,8 @@ _COLUMNED: Final[dict[str, AnswerDecoder[object]]] = {
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 Context = grpc.aio.ServicerContext
-Behaviour = Callable[[Any, "Context[Any, Any]"], Awaitable[Any]]
+Behaviour = Callable[[Any, "Context[Any, Any]"], Any]
+"""Returns an awaitable answer, or the parts of one as an asynchronous generator."""
 Answering = Callable[["Context[Any, Any]", CallCheck], Awaitable[Any]]
 RequestT = TypeVar("RequestT")
 
@@ -127,6 +130,30 @@ def _handler(
                 answers.hold_until_call_ends(name, encoded, context)
                 return encoded
 
+    async def answer_in_parts(context: "Context[Any, Any]", check: CallCheck) -> None:
+        with await admission.budget.seat(name) as hold:
+            received = await admission.request(hold, context)
+            request = parsed(received)
+            check.require(request, len(received))
+        admission.enter_stream()
+        try:
+            async with aclosing(behaviour(request, context)) as parts:
+                room = await answers.budget.seat(name)
+                while True:
+                    with room:
+                        part = await anext(parts, None)
+                        if part is None:
+                            return
+                        encoded = _encoded(part)
+                        room.settle(len(encoded))
+                        check.answered(len(encoded))
+                        # Returns when gRPC has room for more: a caller that does not read stops the stream here.
+                        await context.write(encoded)
+                    check.require_time_left()
+                    room = await answers.budget.seat_in_time(name)
+        finally:
+            admission.leave_stream()
+
     async def answer_stream(context: "Context[Any, Any]", check: CallCheck) -> Any:
         def permitted(encoded: bytes) -> object:
             request = parsed(encoded)
@@ -137,6 +164,9 @@ def _handler(
         with admission.stream(name, context, permitted, check.begin_request) as requests:
             return await behaviour(check.until_expiry(requests), context)
 
+    if method.server_streaming and not method.client_streaming:
+        # Registered with a stream of requests for the same reason as the unary methods below.
+        return grpc.stream_stream_rpc_method_handler(_answering(method, answer_in_parts, calls, access))
     if method.client_streaming and method.server_streaming:
         return grpc.stream_stream_rpc_method_handler(
             _answering(method, answer_stream, calls, access), response_serializer=_encoded
@@ -166,6 +196,13 @@ def parser_of(method: str, request: AnswerDecoder[RequestT]) -> Callable[[bytes]
     return parsed
 
 
+def call_type_of(method: MethodDescriptor) -> CallType:
+    """Return which sides of a method stream."""
+    if method.client_streaming:
+        return CallType.BIDI_STREAM
+    return CallType.SERVER_STREAM if method.server_streaming else CallType.UNARY
+
+
 def _encoded(answer: Message | bytes) -> bytes:
     return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
@@ -178,7 +215,7 @@ def _answering(
     """
     counts, spans = calls.counts, calls.spans
     service, name = method.containing_service.full_name, method.name
-    counted = counts.serve(service, name, is_stream=method.client_streaming)
+    counted = counts.serve(service, name, call_type_of(method))
 
     async def answer(_requests: object, context: "Context[Any, Any]") -> Any:
         begun_ms, code = counts.begin(counted), grpc.StatusCode.CANCELLED

@@ -3,6 +3,7 @@
 Source: go-grpc-prometheus, whose spelling of types and codes dashboards expect.
 """
 
+import enum
 from typing import Final
 
 import grpc
@@ -25,21 +26,29 @@ CALL_CODES: Final = tuple(_CODE_NAMES.values())
 """Values of the label ``grpc_code``."""
 
 
+class CallType(enum.Enum):
+    """Sides of a method that stream: values of the label ``grpc_type``."""
+
+    UNARY = "unary"
+    SERVER_STREAM = "server_stream"
+    BIDI_STREAM = "bidi_stream"
+
+
 class MethodCalls:
     """Counts of the calls of one method.
 
     Args:
         service: full name of the service.
         method: name without the service.
-        is_stream: True if both sides stream, False if neither does.
+        kind: which sides stream.
     """
 
-    __slots__ = ("durations", "handled", "is_stream", "method", "service", "started")
+    __slots__ = ("durations", "handled", "kind", "method", "service", "started")
 
-    def __init__(self, service: str, method: str, *, is_stream: bool) -> None:
+    def __init__(self, service: str, method: str, kind: CallType) -> None:
         self.service = service
         self.method = method
-        self.is_stream = is_stream
+        self.kind = kind
         self.started = 0
         self.handled = dict.fromkeys(CALL_CODES, 0)
         """Ended calls by code name. All codes are present from the start, so that the first failure shows as a rise."""
@@ -53,9 +62,9 @@ class CallCounts:
         self.methods: list[MethodCalls] = []
         self._clock = clock
 
-    def serve(self, service: str, method: str, *, is_stream: bool) -> MethodCalls:
+    def serve(self, service: str, method: str, kind: CallType) -> MethodCalls:
         """Add a method and return its counts."""
-        calls = MethodCalls(service, method, is_stream=is_stream)
+        calls = MethodCalls(service, method, kind)
         self.methods.append(calls)
         return calls
 

@@ -205,7 +205,7 @@ UNWRITTEN_MAX: Final = Family(
 # -- calls, by the names of the gRPC ecosystem -------------------------------------------------------------------------
 
 _METHOD: Final[dict[str, tuple[str, ...]]] = {
-    "grpc_type": ("unary", "bidi_stream"),
+    "grpc_type": ("unary", "server_stream", "bidi_stream"),
     "grpc_service": (),
     "grpc_method": (),
 }

@@ -71,6 +71,7 @@ CALL_ACTIONS: Final[Mapping[str, Action | Access]] = {
             "ContainsMessages",
             "NextDeliveryTime",
             "FilterEntries",
+            "StreamMembership",
             "GetTrackerStats",
             "ListBuckets",
             "ListTrackers",

@@ -32,6 +32,7 @@ from delayed_tracker.service.storage.durable_changes import DurableChanges
 from delayed_tracker.service.storage.runner import EffectRunner
 from delayed_tracker.service.trackers.catalogue_waits import CatalogueWaits
 from delayed_tracker.service.trackers.components import HostState, SharedComponents
+from delayed_tracker.service.trackers.histories import Histories
 from delayed_tracker.service.trackers.polls import PollQueue
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
@@ -52,6 +53,7 @@ class TrackerGate:
         "_stepped_at_ms",
         "catalogue_waits",
         "counters",
+        "histories",
         "key",
         "log",
         "owner",
@@ -75,6 +77,7 @@ class TrackerGate:
         self.polls = PollQueue(shared.clock, shared.polls)
         self.unstored = shared.unstored.share()
         self.catalogue_waits = CatalogueWaits()
+        self.histories = Histories()
         self._shared = shared
         self._core: TrackerCore | None = None
         self._broken = False
@@ -165,8 +168,9 @@ class TrackerGate:
                 core.close(self.begin_step())
 
     def end_waits(self, error: Callable[[], ServiceError]) -> None:
-        """End every waiting poll with an error, and let the adds that wait for room look again."""
+        """End every waiting poll and every reading of one history; let the adds that wait for room look again."""
         self.polls.end_all(error)
+        self.histories.end_all(error)
         self.unstored.call_all()
 
     def retire(self) -> None:

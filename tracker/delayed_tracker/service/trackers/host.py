@@ -5,10 +5,11 @@ the opening and closing of a tracker.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.engine.leases import LeaseAck
+from delayed_tracker.core.inspect.membership_parts import MembershipReading
 from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.limits import TrackerKind
@@ -36,6 +37,7 @@ from delayed_tracker.service.storage.in_flight import SnapshotsInFlight, storing
 from delayed_tracker.service.trackers.checkpoints import Checkpoints
 from delayed_tracker.service.trackers.components import HostState, SharedComponents
 from delayed_tracker.service.trackers.gate import TrackerGate
+from delayed_tracker.service.trackers.histories import History
 from delayed_tracker.service.trackers.ownership import Ownership
 from delayed_tracker.service.trackers.results import Cleared
 from delayed_tracker.service.trackers.unstored import UnstoredShare
@@ -445,6 +447,20 @@ class TrackerHost:
         """
         with self._gate.guarded():
             return self._gate.require_core()
+
+    def follow_history(self) -> AbstractContextManager[History]:
+        """Return a context that yields the present history of the tracker, which the next barrier ends."""
+        return self._gate.histories.follow()
+
+    def begin_membership(self) -> MembershipReading:
+        """Return the beginning of a reading of all tracked positions; raises as :meth:`core_for_reading`."""
+        with self._gate.guarded():
+            return self._gate.require_core().begin_membership()
+
+    def membership_part(self, reading: MembershipReading) -> list[tuple[int, bytes]]:
+        """Return the next part of a reading, as (ledger id, portable bitmap); raises as :meth:`core_for_reading`."""
+        with self._gate.guarded():
+            return self._gate.require_core().membership_part(reading)
 
     def contains(self, positions: PositionColumns) -> BoolArray:
         """Return a mask of the positions: True if the position is tracked."""
