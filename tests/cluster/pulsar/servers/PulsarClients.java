@@ -6,9 +6,10 @@
 //   batch       url, topic, deliverAt, count, size                                        -> id of its one entry
 //   steady      url, topic, delays [MS], perSecond, size                                  -> flow
 //   settle      flow (stops it)                                                           -> ids, deliverAt, micros
-//   subscribe   url, topic, subscription, acknowledge (what it receives), earliest        -> consumer
+//   subscribe   url, topic, subscription, acknowledge (what it receives), earliest, type  -> consumer
 //   received    consumer, count, timeout (waits until so many are there, or its end)      -> messages
 //   acknowledge consumer, ids
+//   seek        consumer, id
 //   close       consumer
 //   disconnect  url (closes all that uses this broker)
 //
@@ -94,6 +95,7 @@ public final class PulsarClients {
             }
             case "received" -> CONSUMERS.get(request.get("consumer").getAsInt()).received(request, answer);
             case "acknowledge" -> CONSUMERS.get(request.get("consumer").getAsInt()).acknowledge(request);
+            case "seek" -> CONSUMERS.get(request.get("consumer").getAsInt()).seek(request);
             case "close" -> CONSUMERS.remove(request.get("consumer").getAsInt()).consumer.close();
             case "disconnect" -> disconnect(text(request, "url"));
             default -> throw new IllegalArgumentException("do=" + text(request, "do"));
@@ -221,7 +223,7 @@ public final class PulsarClients {
             url = text(request, "url");
             boolean acknowledge = request.get("acknowledge").getAsBoolean();
             consumer = client(request).newConsumer().topic(text(request, "topic"))
-                .subscriptionName(text(request, "subscription")).subscriptionType(SubscriptionType.Shared)
+                .subscriptionName(text(request, "subscription")).subscriptionType(SubscriptionType.valueOf(text(request, "type")))
                 .subscriptionInitialPosition(request.get("earliest").getAsBoolean()
                     ? SubscriptionInitialPosition.Earliest : SubscriptionInitialPosition.Latest)
                 .isAckReceiptEnabled(true)
@@ -253,6 +255,11 @@ public final class PulsarClients {
                 }
                 answer.add("messages", GSON.toJsonTree(messages));
             }
+        }
+
+        void seek(JsonObject request) throws Exception {
+            JsonArray pair = request.getAsJsonArray("id");
+            consumer.seek(new MessageIdImpl(pair.get(0).getAsLong(), pair.get(1).getAsLong(), -1));
         }
 
         void acknowledge(JsonObject request) throws Exception {

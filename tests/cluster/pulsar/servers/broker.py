@@ -14,9 +14,10 @@ The broker keeps small ledgers and small buckets (``SETTINGS``), and the metadat
 test's ZooKeeper. Topics of one test do not disturb another's: take a new name, leave the broker running.
 """
 
+import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -100,6 +101,7 @@ class Broker:
         directory: of the broker's configuration and log; it exists.
         java: Pulsar's own client.
         settings: these override :data:`SETTINGS`.
+        jars: of plugins, in front of the broker's own.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Broker:
         directory: Path,
         java: JavaClients,
         settings: Mapping[str, str] | None = None,
+        jars: Sequence[Path] = (),
     ) -> None:
         self.zookeeper = cluster.zookeeper
         self.service_port = free_port()
@@ -119,9 +122,8 @@ class Broker:
         self._settings = {**SETTINGS, **(settings or {})}
         self.configuration = directory / "broker.conf"
         program = ["org.apache.pulsar.PulsarBrokerStarter", "-c", str(self.configuration)]
-        self.process = JavaProcess(
-            [find_java(), *_JAVA_OPTIONS, "-cp", class_path(BROKER_POM), *program], directory / "broker.log"
-        )
+        classes = os.pathsep.join([*map(str, jars), class_path(BROKER_POM)])
+        self.process = JavaProcess([find_java(), *_JAVA_OPTIONS, "-cp", classes, *program], directory / "broker.log")
 
     @property
     def url(self) -> str:

@@ -112,6 +112,10 @@ class Consumer:
         """Acknowledge single entries, received or not, and wait until the broker has taken them."""
         self._java.ask("acknowledge", consumer=self._number, ids=ids)
 
+    def seek(self, entry: MessageId) -> None:
+        """Have the subscription begin again with an entry; all of its consumers are disconnected for a moment."""
+        self._java.ask("seek", consumer=self._number, id=entry)
+
     def close(self) -> None:
         """Close the consumer; the subscription stays."""
         self._java.ask("close", consumer=self._number)
@@ -170,14 +174,23 @@ class BrokerClients:
         )
         return Flow(self._java, answer["flow"])
 
-    def subscribe(self, topic: str, subscription: str, *, acknowledge: bool = True, earliest: bool = True) -> Consumer:
-        """Begin to receive from a shared subscription, which is made at the topic's beginning or its end.
+    def subscribe(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        acknowledge: bool = True,
+        earliest: bool = True,
+        kind: str = "Shared",
+    ) -> Consumer:
+        """Begin to receive from a subscription, which is made at the topic's beginning or its end.
 
         Args:
             topic: full name.
             subscription: any text.
             acknowledge: acknowledge each message that comes.
             earliest: begin with the first message; otherwise with the next.
+            kind: Shared, Key_Shared, Failover or Exclusive.
         """
         answer = self._java.ask(
             "subscribe",
@@ -186,6 +199,7 @@ class BrokerClients:
             subscription=subscription,
             acknowledge=acknowledge,
             earliest=earliest,
+            type=kind,
         )
         return Consumer(self._java, answer["consumer"])
 

@@ -1,0 +1,393 @@
+package delayedtracker.pulsar;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.NavigableSet;
+import java.util.TreeSet;
+
+/**
+ * What one tracker knows inside the broker: which positions are tracked, which of them wait here until they are due, and what
+ * the service has still to be told. Nothing here waits for anything; time is an argument.
+ *
+ * <p>The broker's threads and those of the connection share it. Each method holds the lock of the object, and calls nothing
+ * outside of it meanwhile.
+ */
+final class LocalIndex {
+    /** The place of an entry, ordered as in a topic. */
+    record Place(long ledgerId, long entryId) implements Comparable<Place> {
+        private static final Comparator<Place> ORDER =
+                Comparator.comparingLong(Place::ledgerId).thenComparingLong(Place::entryId);
+
+        @Override
+        public int compareTo(Place other) {
+            return ORDER.compare(this, other);
+        }
+    }
+
+    /** A position and its deadline. */
+    record Offer(Place place, long deliverAtMs) {}
+
+    /** A position and the lease under which the service handed it out. */
+    record Acknowledgement(Place place, long leaseId) {}
+
+    /** Whether the service tracks a position that waits here, and under which lease. */
+    private enum Held { LEASED, TRACKED, UNTRACKED }
+
+    /** A position that waits here until the broker's clock calls it due. */
+    private record Waiting(long deliverAtMs, Place place, Held held, long leaseId) {
+        private static final Comparator<Waiting> ORDER =
+                Comparator.comparingLong(Waiting::deliverAtMs).thenComparing(Waiting::place);
+    }
+
+    /** Positions that are in nobody's hands but the trackers': what the dispatcher skips when it reads. */
+    private final Membership members = new Membership();
+    private final NavigableSet<Waiting> waiting = new TreeSet<>(Waiting.ORDER);
+    private final Map<Place, Waiting> waitingByPlace = new HashMap<>();
+    private int leasedCount;
+    /** Tracked positions whose deadline nobody knows any more: the dispatcher reads them again. */
+    private final Membership unknownDeadlines = new Membership();
+    private final LinkedHashMap<Place, Long> unconfirmed = new LinkedHashMap<>();
+    private final ArrayDeque<Acknowledgement> acknowledgements = new ArrayDeque<>();
+    private final LinkedHashSet<Place> cancellations = new LinkedHashSet<>();
+    /** Positions that went to the dispatcher before the service, or Pulsar's buckets, said what they track. */
+    private final Membership delivered = new Membership();
+    private Place lastOffered;
+    private boolean filled;
+    private boolean importing;
+    private boolean local;
+    private long generation;
+    private long refusals;
+
+    /**
+     * Tracks a position.
+     *
+     * @return whether it is new; the caller has the offers sent
+     */
+    synchronized boolean add(long ledgerId, long entryId, long deliverAtMs) {
+        if (!members.add(ledgerId, entryId)) {
+            return false;
+        }
+        Place place = new Place(ledgerId, entryId);
+        delivered.remove(ledgerId, entryId);
+        // What is still to be sent about it is about its life before.
+        cancellations.remove(place);
+        if (local) {
+            putWaiting(new Waiting(deliverAtMs, place, Held.UNTRACKED, 0));
+        } else {
+            offer(place, deliverAtMs);
+        }
+        return true;
+    }
+
+    /** Tracks a position of a bucket of Pulsar's, unless the dispatcher has had it already. */
+    synchronized void addImported(long ledgerId, long entryId, long deliverAtMs) {
+        if (!delivered.contains(ledgerId, entryId)) {
+            add(ledgerId, entryId, deliverAtMs);
+        }
+    }
+
+    /** Tells whether buckets of Pulsar's are being imported. */
+    synchronized void setImporting(boolean importing) {
+        this.importing = importing;
+        if (!importing && filled) {
+            delivered.clear();
+        }
+    }
+
+    /** Returns the last offer that was added; null if there was none. */
+    synchronized Place lastOffered() {
+        return lastOffered;
+    }
+
+    synchronized boolean isUnconfirmed(Place place) {
+        return unconfirmed.containsKey(place);
+    }
+
+    synchronized boolean contains(long ledgerId, long entryId) {
+        return members.contains(ledgerId, entryId);
+    }
+
+    /**
+     * Notes that the dispatcher delivers a delayed message itself, because it is due.
+     *
+     * @return whether the service has to be told
+     */
+    synchronized boolean deliver(long ledgerId, long entryId) {
+        if (!filled || importing) {
+            delivered.add(ledgerId, entryId);
+        }
+        if (!members.remove(ledgerId, entryId)) {
+            return false;
+        }
+        Place place = new Place(ledgerId, entryId);
+        unknownDeadlines.remove(ledgerId, entryId);
+        Waiting waits = removeWaiting(place);
+        // An offer that is on its way may be tracked already.
+        if (unconfirmed.remove(place) != null || waits == null) {
+            cancellations.add(place);
+        } else {
+            release(waits);
+        }
+        return true;
+    }
+
+    /** Returns when the next position that waits here is due: Long.MIN_VALUE at once, Long.MAX_VALUE if none waits. */
+    synchronized long nextDeliveryTimeMs() {
+        if (!unknownDeadlines.isEmpty()) {
+            return Long.MIN_VALUE;
+        }
+        return waiting.isEmpty() ? Long.MAX_VALUE : waiting.first().deliverAtMs();
+    }
+
+    /** Takes positions that are due at the cut-off time; they are the dispatcher's from now on. */
+    synchronized List<Place> takeDue(long cutoffMs, int most) {
+        List<Place> taken = new ArrayList<>();
+        unknownDeadlines.take(most, (ledgerId, entryId) -> {
+            members.remove(ledgerId, entryId);
+            taken.add(new Place(ledgerId, entryId));
+        });
+        while (taken.size() < most && !waiting.isEmpty() && waiting.first().deliverAtMs() <= cutoffMs) {
+            Waiting first = removeWaiting(waiting.first().place());
+            members.remove(first.place().ledgerId(), first.place().entryId());
+            release(first);
+            taken.add(first.place());
+        }
+        if (!filled || importing) {
+            taken.forEach(place -> delivered.add(place.ledgerId(), place.entryId()));
+        }
+        return taken;
+    }
+
+    /** Takes what the service has handed out; positions that are not tracked here are acknowledged. */
+    synchronized void handedOut(long leaseId, List<Offer> offers) {
+        for (Offer offer : offers) {
+            Place place = offer.place();
+            if (!members.contains(place.ledgerId(), place.entryId())) {
+                acknowledgements.add(new Acknowledgement(place, leaseId));
+                continue;
+            }
+            unknownDeadlines.remove(place.ledgerId(), place.entryId());
+            removeWaiting(place);
+            putWaiting(new Waiting(offer.deliverAtMs(), place, Held.LEASED, leaseId));
+        }
+    }
+
+    /** Returns the first offers that the service has not confirmed, up to so many. */
+    synchronized List<Offer> unconfirmed(int most) {
+        List<Offer> first = new ArrayList<>(Math.min(most, unconfirmed.size()));
+        for (Map.Entry<Place, Long> offer : unconfirmed.entrySet()) {
+            if (first.size() == most) {
+                break;
+            }
+            first.add(new Offer(offer.getKey(), offer.getValue()));
+        }
+        return first;
+    }
+
+    /** Notes that the service tracks these durably. Those that were delivered meanwhile are among the cancellations. */
+    synchronized void confirm(List<Offer> offers, long ofGeneration) {
+        if (ofGeneration != generation) {
+            return;
+        }
+        for (Offer offer : offers) {
+            unconfirmed.remove(offer.place());
+        }
+    }
+
+    /** Notes that the service does not track these, as due by its clock or too far away: they wait here. */
+    synchronized void refuse(List<Offer> offers, long ofGeneration) {
+        if (ofGeneration != generation) {
+            return;
+        }
+        for (Offer offer : offers) {
+            Place place = offer.place();
+            unconfirmed.remove(place);
+            refusals++;
+            if (members.contains(place.ledgerId(), place.entryId()) && !waitingByPlace.containsKey(place)) {
+                putWaiting(new Waiting(offer.deliverAtMs(), place, Held.UNTRACKED, 0));
+            }
+        }
+    }
+
+    synchronized List<Acknowledgement> takeAcknowledgements(int most) {
+        return takeFirst(acknowledgements, most);
+    }
+
+    synchronized List<Place> takeCancellations(int most) {
+        return takeFirst(cancellations, most);
+    }
+
+    /** Drops what the cursor has acknowledged, up to and including a position; returns how many were tracked. */
+    synchronized long trim(long ledgerId, long entryId) {
+        Place last = new Place(ledgerId, entryId);
+        unknownDeadlines.removeThrough(ledgerId, entryId);
+        waitingByPlace.keySet().stream().filter(place -> place.compareTo(last) <= 0).toList().forEach(this::removeWaiting);
+        unconfirmed.keySet().removeIf(place -> place.compareTo(last) <= 0);
+        return members.removeThrough(ledgerId, entryId);
+    }
+
+    /** Forgets everything. */
+    synchronized void clear() {
+        members.clear();
+        waiting.clear();
+        waitingByPlace.clear();
+        leasedCount = 0;
+        unknownDeadlines.clear();
+        unconfirmed.clear();
+        acknowledgements.clear();
+        cancellations.clear();
+        delivered.clear();
+        generation++;
+    }
+
+    /**
+     * Takes what the service tracks after an opening, nothing of it leased.
+     *
+     * <p>The first time that is added to what is tracked here. Later, what is tracked here is the truth: what the service has
+     * besides is cancelled, and what it has lost is offered again or, without a deadline, read again.
+     *
+     * @param tracked positions of the service; given up by the caller
+     */
+    synchronized void reconcile(Membership tracked) {
+        acknowledgements.clear();
+        cancellations.clear();
+        if (filled) {
+            tracked.minus(members).forEach((ledgerId, entryId) -> cancellations.add(new Place(ledgerId, entryId)));
+            Membership lost = members.minus(tracked);
+            lost.forEach((ledgerId, entryId) -> {
+                Place place = new Place(ledgerId, entryId);
+                if (!unconfirmed.containsKey(place) && !waitingByPlace.containsKey(place)) {
+                    unknownDeadlines.add(ledgerId, entryId);
+                }
+            });
+        } else {
+            delivered.forEach((ledgerId, entryId) -> {
+                if (tracked.remove(ledgerId, entryId)) {
+                    cancellations.add(new Place(ledgerId, entryId));
+                }
+            });
+            if (!importing) {
+                delivered.clear();
+            }
+            tracked.forEachLedger((ledgerId, entries) -> members.addAll(ledgerId, entries.clone()));
+            filled = true;
+        }
+        for (Waiting waits : List.copyOf(waiting)) {
+            Place place = waits.place();
+            removeWaiting(place);
+            if (tracked.contains(place.ledgerId(), place.entryId())) {
+                putWaiting(new Waiting(waits.deliverAtMs(), place, Held.TRACKED, 0));
+            } else {
+                offer(place, waits.deliverAtMs());
+            }
+        }
+        Membership again = unknownDeadlines.minus(tracked);
+        unknownDeadlines.clear();
+        unknownDeadlines.addAll(again);
+        local = false;
+    }
+
+    /** Keeps everything here from now on, until the next {@link #reconcile}, as Pulsar's tracker in memory does. */
+    synchronized void fallBack() {
+        local = true;
+        for (Map.Entry<Place, Long> offer : unconfirmed.entrySet()) {
+            putWaiting(new Waiting(offer.getValue(), offer.getKey(), Held.UNTRACKED, 0));
+        }
+        unconfirmed.clear();
+        members.forEach((ledgerId, entryId) -> {
+            if (!waitingByPlace.containsKey(new Place(ledgerId, entryId))) {
+                unknownDeadlines.add(ledgerId, entryId);
+            }
+        });
+    }
+
+    /** Returns the leases of which something waits here. */
+    synchronized List<Long> leases() {
+        return waiting.stream().filter(each -> each.held() == Held.LEASED).map(Waiting::leaseId).distinct().toList();
+    }
+
+    synchronized boolean isLocal() {
+        return local;
+    }
+
+    synchronized long generation() {
+        return generation;
+    }
+
+    synchronized long count() {
+        return members.count();
+    }
+
+    synchronized int waitingCount() {
+        return waiting.size();
+    }
+
+    /** Returns how many positions wait here under a lease. */
+    synchronized int leasedCount() {
+        return leasedCount;
+    }
+
+    synchronized int unconfirmedCount() {
+        return unconfirmed.size();
+    }
+
+    synchronized boolean hasSomethingToSend() {
+        return !unconfirmed.isEmpty() || !acknowledgements.isEmpty() || !cancellations.isEmpty();
+    }
+
+    /** Returns how many offers the service has refused. */
+    synchronized long refusals() {
+        return refusals;
+    }
+
+    /** Returns about how much memory this takes. */
+    synchronized long bytes() {
+        return members.bytes() + unknownDeadlines.bytes() + 200L * waiting.size() + 120L * unconfirmed.size()
+                + 64L * (acknowledgements.size() + cancellations.size());
+    }
+
+    private void offer(Place place, long deliverAtMs) {
+        unconfirmed.put(place, deliverAtMs);
+        lastOffered = place;
+    }
+
+    private void release(Waiting waits) {
+        switch (waits.held()) {
+            case LEASED -> acknowledgements.add(new Acknowledgement(waits.place(), waits.leaseId()));
+            case TRACKED -> cancellations.add(waits.place());
+            case UNTRACKED -> { }
+        }
+    }
+
+    private void putWaiting(Waiting waits) {
+        waiting.add(waits);
+        waitingByPlace.put(waits.place(), waits);
+        leasedCount += waits.held() == Held.LEASED ? 1 : 0;
+    }
+
+    private Waiting removeWaiting(Place place) {
+        Waiting waits = waitingByPlace.remove(place);
+        if (waits != null) {
+            waiting.remove(waits);
+            leasedCount -= waits.held() == Held.LEASED ? 1 : 0;
+        }
+        return waits;
+    }
+
+    private static <T> List<T> takeFirst(Collection<T> queue, int most) {
+        List<T> first = new ArrayList<>(Math.min(most, queue.size()));
+        for (Iterator<T> each = queue.iterator(); first.size() < most && each.hasNext(); ) {
+            first.add(each.next());
+            each.remove();
+        }
+        return first;
+    }
+}

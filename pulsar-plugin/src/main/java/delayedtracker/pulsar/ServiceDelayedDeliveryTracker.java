@@ -1,0 +1,253 @@
+package delayedtracker.pulsar;
+
+import delayedtracker.pulsar.LocalIndex.Place;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.NavigableSet;
+import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.LongAdder;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.bookkeeper.mledger.PositionFactory;
+import org.apache.pulsar.broker.delayed.bucket.RecoverDelayedDeliveryTrackerException;
+import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Tracks the delayed messages of one subscription in the service.
+ *
+ * <p>The dispatcher calls these methods under its lock. They look at the {@link LocalIndex} and leave tasks for the
+ * {@link TrackerSession}; none waits for the service. It extends Pulsar's tracker with buckets, and uses nothing of it,
+ * because the dispatcher skips tracked entries only for that class.
+ */
+final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements TrackerSession.Broker {
+    private static final Logger log = LoggerFactory.getLogger(ServiceDelayedDeliveryTracker.class);
+
+    private final LocalIndex index = new LocalIndex();
+    private final PluginSettings settings;
+    private final ServiceConnection connection;
+    private final TrackerSession session;
+    private final BucketImport buckets;
+    private final LongAdder pauses = new LongAdder();
+    private volatile boolean paused;
+    private volatile boolean closed;
+
+    private final Object timing = new Object();
+    private ScheduledFuture<?> timer;
+    private long timerAtMs = Long.MAX_VALUE;
+    private long wokenAtMs;
+
+    ServiceDelayedDeliveryTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, long tickTimeMillis,
+            boolean isDelayedDeliveryDeliverAtTimeStrict, PluginSettings settings, ServiceConnection connection,
+            BucketImport.Storage pulsarsBuckets, String owner) throws RecoverDelayedDeliveryTrackerException {
+        super(dispatcher, tickTimeMillis, isDelayedDeliveryDeliverAtTimeStrict);
+        this.settings = settings;
+        this.connection = connection;
+        this.buckets = new BucketImport(dispatcher.getName(), dispatcher.getCursor(), pulsarsBuckets, connection.threads());
+        this.session = new TrackerSession(dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(), owner,
+                settings, connection, index, this);
+        index.setImporting(buckets.isNeeded());
+        session.start();
+    }
+
+    @Override
+    public boolean addMessage(long ledgerId, long entryId, long deliverAt) {
+        if (deliverAt < 0) {
+            return false;
+        }
+        if (deliverAt <= getCutoffTime()) {
+            if (index.deliver(ledgerId, entryId)) {
+                session.taken();
+            }
+            return false;
+        }
+        if (index.add(ledgerId, entryId, deliverAt)) {
+            session.offered();
+            if (index.isLocal()) {
+                setTimer();
+            }
+        }
+        return true;
+    }
+
+    @Override
+    public boolean containsMessage(long ledgerId, long entryId) {
+        return index.contains(ledgerId, entryId);
+    }
+
+    @Override
+    public boolean hasMessageAvailable() {
+        if (index.nextDeliveryTimeMs() <= getCutoffTime()) {
+            return true;
+        }
+        setTimer();
+        return false;
+    }
+
+    @Override
+    public NavigableSet<Position> getScheduledMessages(int maxMessages) {
+        List<Place> taken = index.takeDue(getCutoffTime(), maxMessages);
+        NavigableSet<Position> positions = new TreeSet<>();
+        taken.forEach(place -> positions.add(PositionFactory.create(place.ledgerId(), place.entryId())));
+        if (!taken.isEmpty()) {
+            session.taken();
+        }
+        setTimer();
+        return positions;
+    }
+
+    @Override
+    protected long nextDeliveryTime() {
+        return index.nextDeliveryTimeMs();
+    }
+
+    @Override
+    public long getNumberOfDelayedMessages() {
+        return index.count();
+    }
+
+    @Override
+    public long getBufferMemoryUsage() {
+        return index.bytes();
+    }
+
+    /** Bounds what waits for the service: then the dispatcher stops reading, but not what is due. */
+    @Override
+    public boolean shouldPauseAllDeliveries() {
+        if (index.unconfirmedCount() < settings.unconfirmedMax() || index.isLocal()) {
+            paused = false;
+            return false;
+        }
+        if (!paused) {
+            paused = true;
+            pauses.increment();
+        }
+        return index.nextDeliveryTimeMs() > getCutoffTime();
+    }
+
+    @Override
+    public CompletableFuture<Void> clear() {
+        index.clear();
+        session.clear();
+        return buckets.discard();
+    }
+
+    @Override
+    public void close() {
+        closeAsync();
+    }
+
+    /** Has the session end; the tracker of a subscription whose cursor is gone is deleted. */
+    @Override
+    public CompletableFuture<Void> closeAsync() {
+        if (closed || session == null) {
+            return CompletableFuture.completedFuture(null);
+        }
+        closed = true;
+        synchronized (timing) {
+            if (timer != null) {
+                timer.cancel(false);
+            }
+        }
+        releaseQueues();
+        buckets.stop();
+        return session.close(isCursorGone());
+    }
+
+    @Override
+    public Map<String, TopicMetricBean> genTopicMetricMap() {
+        Map<String, TopicMetricBean> metrics = new HashMap<>();
+        put(metrics, "pulsar_delayed_message_index_loaded", index.waitingCount() + index.unconfirmedCount());
+        put(metrics, "pulsar_delayed_tracker_unconfirmed", index.unconfirmedCount());
+        put(metrics, "pulsar_delayed_tracker_fetched_ahead", index.leasedCount());
+        put(metrics, "pulsar_delayed_tracker_refused_total", index.refusals());
+        put(metrics, "pulsar_delayed_tracker_round_trips_total", session.calls());
+        put(metrics, "pulsar_delayed_tracker_reconnects_total", session.reopenings());
+        put(metrics, "pulsar_delayed_tracker_pauses_total", pauses.sum());
+        put(metrics, "pulsar_delayed_tracker_connected", session.isReady() ? 1 : 0);
+        return metrics;
+    }
+
+    @Override
+    public Place markDelete() {
+        Position position = dispatcher.getCursor().getMarkDeletedPosition();
+        return position == null ? null : new Place(position.getLedgerId(), position.getEntryId());
+    }
+
+    @Override
+    public CompletableFuture<Boolean> ownsTopic() {
+        return dispatcher.getTopic().getBrokerService().isTopicNsOwnedByBrokerAsync(
+                org.apache.pulsar.common.naming.TopicName.get(dispatcher.getTopic().getName()));
+    }
+
+    @Override
+    public void wake() {
+        if (closed) {
+            return;
+        }
+        boolean goesOn = paused && (index.unconfirmedCount() * 2 < settings.unconfirmedMax() || index.isLocal());
+        if (goesOn) {
+            paused = false;
+        }
+        if (goesOn || index.nextDeliveryTimeMs() <= getCutoffTime()) {
+            dispatcher.readMoreEntriesAsync();
+        } else {
+            setTimer();
+        }
+    }
+
+    @Override
+    public void opened() {
+        buckets.start(index, session);
+    }
+
+    /** Wakes the dispatcher when the next position is due, but at most once a tick, as Pulsar's own trackers do. */
+    private void setTimer() {
+        long nextMs = index.nextDeliveryTimeMs();
+        if (closed || nextMs == Long.MAX_VALUE || nextMs <= getCutoffTime()) {
+            return; // nothing waits, or the dispatcher comes by itself once consumers have room
+        }
+        synchronized (timing) {
+            if (timer != null && !timer.isDone() && timerAtMs == nextMs) {
+                return;
+            }
+            if (timer != null) {
+                timer.cancel(false);
+            }
+            long nowMs = clock.millis();
+            long delayMs = Math.max(nextMs - nowMs, wokenAtMs + tickTimeMillis - nowMs);
+            timerAtMs = nextMs;
+            timer = connection.threads().schedule(this::timeHasCome, delayMs, TimeUnit.MILLISECONDS);
+        }
+    }
+
+    private void timeHasCome() {
+        synchronized (timing) {
+            wokenAtMs = clock.millis();
+        }
+        if (!closed) {
+            dispatcher.readMoreEntriesAsync();
+        }
+    }
+
+    private boolean isCursorGone() {
+        ManagedCursor cursor = dispatcher.getCursor();
+        for (ManagedCursor each : cursor.getManagedLedger().getCursors()) {
+            if (each.getName().equals(cursor.getName())) {
+                return false;
+            }
+        }
+        log.info("[{}] The subscription is deleted, and its tracker with it", dispatcher.getName());
+        return true;
+    }
+
+    private static void put(Map<String, TopicMetricBean> metrics, String name, long value) {
+        metrics.put(name, new TopicMetricBean(name, value, null));
+    }
+}

@@ -1,0 +1,120 @@
+package delayedtracker.pulsar;
+
+import com.google.common.util.concurrent.MoreExecutors;
+import delayedtracker.v1.DeleteTrackerRequest;
+import delayedtracker.v1.DeleteTrackerResponse;
+import delayedtracker.v1.TrackerRef;
+import io.grpc.stub.StreamObserver;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.pulsar.broker.PulsarService;
+import org.apache.pulsar.broker.ServiceConfiguration;
+import org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory;
+import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
+import org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory;
+import org.apache.pulsar.broker.delayed.bucket.RecoverDelayedDeliveryTrackerException;
+import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.common.naming.TopicName;
+import org.apache.pulsar.common.util.Codec;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Makes the trackers of a broker: in the service, or Pulsar's own for topics that choose so. The value of
+ * {@code delayedDeliveryTrackerFactoryClassName} in broker.conf.
+ *
+ * <p>It extends Pulsar's factory of trackers with buckets, because brokers tell only that one about subscriptions that are
+ * deleted or cleared without a tracker.
+ */
+public class ServiceDelayedDeliveryTrackerFactory extends BucketDelayedDeliveryTrackerFactory {
+    private static final Logger log = LoggerFactory.getLogger(ServiceDelayedDeliveryTrackerFactory.class);
+
+    private final InMemoryDelayedDeliveryTrackerFactory memory = new InMemoryDelayedDeliveryTrackerFactory();
+    private PulsarService pulsar;
+    private PluginSettings settings;
+    private ServiceConnection connection;
+    private PulsarBuckets buckets;
+
+    /**
+     * Reads the settings, and starts Pulsar's own trackers beside ours. It connects to nothing.
+     *
+     * @throws IllegalArgumentException a setting is wrong; the broker does not start
+     */
+    @Override
+    public void initialize(PulsarService pulsarService) throws Exception {
+        pulsar = pulsarService;
+        settings = PluginSettings.of(pulsarService.getConfig().getProperties());
+        super.initialize(pulsarService);
+        memory.initialize(pulsarService);
+        buckets = new PulsarBuckets(pulsarService);
+        connection = new ServiceConnection(settings);
+        log.info("Delayed messages are tracked by {}, unless a topic or namespace has another {}: {}",
+                settings.addresses(), TrackerChoice.PROPERTY, settings.tracker());
+    }
+
+    @Override
+    public DelayedDeliveryTracker newTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
+        TrackerChoice choice = TrackerChoice.of(dispatcher, settings.tracker());
+        if (choice == TrackerChoice.PULSAR) {
+            return super.newTracker(dispatcher);
+        }
+        if (choice == TrackerChoice.MEMORY) {
+            return memory.newTracker(dispatcher);
+        }
+        ServiceConfiguration broker = pulsar.getConfig();
+        try {
+            return new ServiceDelayedDeliveryTracker(
+                    dispatcher, broker.getDelayedDeliveryTickTimeMillis(), broker.isDelayedDeliveryDeliverAtTimeStrict(),
+                    settings, connection, buckets, "pulsar broker " + pulsar.getBrokerId());
+        } catch (RecoverDelayedDeliveryTrackerException impossible) {
+            // Pulsar's tracker, of which ours is one, has nothing to recover.
+            log.error("[{}] No tracker of the service; the broker's memory tracks", dispatcher.getName(), impossible);
+            return memory.newTracker(dispatcher);
+        }
+    }
+
+    /** Removes what Pulsar's tracker and the service have of a subscription without a tracker, which is cleared or deleted. */
+    @Override
+    public CompletableFuture<Void> cleanResidualSnapshots(ManagedCursor cursor) {
+        return super.cleanResidualSnapshots(cursor).thenCompose(cleaned -> {
+            CompletableFuture<Void> deleted = new CompletableFuture<>();
+            String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
+            String subscription = Codec.decode(cursor.getName());
+            DeleteTrackerRequest request = DeleteTrackerRequest.newBuilder()
+                    .setTracker(TrackerRef.newBuilder().setTopic(topic).setSubscription(subscription)).build();
+            connection.stub(0, MoreExecutors.directExecutor())
+                    .withDeadlineAfter(settings.callTimeoutMs(), TimeUnit.MILLISECONDS)
+                    .deleteTracker(request, new StreamObserver<DeleteTrackerResponse>() {
+                        @Override
+                        public void onNext(DeleteTrackerResponse answer) {
+                            deleted.complete(null);
+                        }
+
+                        @Override
+                        public void onError(Throwable error) {
+                            // The subscription must be deletable while the service is away: "pulsar gc" finds the rest.
+                            log.warn("[{} / {}] The tracker stays in the service: {}",
+                                    topic, subscription, ServiceError.of(error).message());
+                            deleted.complete(null);
+                        }
+
+                        @Override
+                        public void onCompleted() {}
+                    });
+            return deleted;
+        });
+    }
+
+    @Override
+    public void close() throws Exception {
+        if (connection != null) {
+            connection.close();
+        }
+        if (buckets != null) {
+            buckets.close();
+        }
+        memory.close();
+        super.close();
+    }
+}

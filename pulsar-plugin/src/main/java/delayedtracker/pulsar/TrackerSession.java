@@ -1,0 +1,714 @@
+package delayedtracker.pulsar;
+
+import com.google.common.util.concurrent.MoreExecutors;
+import delayedtracker.pulsar.LocalIndex.Acknowledgement;
+import delayedtracker.pulsar.LocalIndex.Offer;
+import delayedtracker.pulsar.LocalIndex.Place;
+import delayedtracker.v1.AckMessagesRequest;
+import delayedtracker.v1.AddMessagesRequest;
+import delayedtracker.v1.AddMessagesResponse;
+import delayedtracker.v1.AdvanceMarkDeleteRequest;
+import delayedtracker.v1.CancelMessagesRequest;
+import delayedtracker.v1.ClearMessagesRequest;
+import delayedtracker.v1.CloseTrackerRequest;
+import delayedtracker.v1.DelayedDeliveryTrackerServiceGrpc.DelayedDeliveryTrackerServiceStub;
+import delayedtracker.v1.DeleteTrackerRequest;
+import delayedtracker.v1.ExtendLeaseRequest;
+import delayedtracker.v1.GetTrackerStatsRequest;
+import delayedtracker.v1.LeaseAck;
+import delayedtracker.v1.LedgerMembership;
+import delayedtracker.v1.OpenTrackerRequest;
+import delayedtracker.v1.PollScheduledMessagesRequest;
+import delayedtracker.v1.PollScheduledMessagesResponse;
+import delayedtracker.v1.Position;
+import delayedtracker.v1.ResetCursorRequest;
+import delayedtracker.v1.StreamMembershipRequest;
+import delayedtracker.v1.StreamMembershipResponse;
+import delayedtracker.v1.TrackerRef;
+import io.grpc.Context;
+import io.grpc.Context.CancellableContext;
+import io.grpc.stub.StreamObserver;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.function.Consumer;
+import org.roaringbitmap.RoaringBitmap;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Keeps the service's tracker and the {@link LocalIndex} of one subscription the same: opens the tracker, sends what changed, one
+ * call after the other, and fetches ahead what will be due.
+ *
+ * <p>Everything here runs in one sequence of tasks on the shared threads. The broker's threads only leave a task.
+ */
+final class TrackerSession {
+    /** What a session needs of the broker. No method waits. */
+    interface Broker {
+        /** Returns the cursor's mark-delete position; null if it has none. */
+        Place markDelete();
+
+        /** Completes with whether this broker still owns the topic. */
+        CompletableFuture<Boolean> ownsTopic();
+
+        /** Something is due, or reading may go on. */
+        void wake();
+
+        /** The tracker was opened for the first time. */
+        void opened();
+    }
+
+    private enum State { OPENING, READY, CLOSED }
+
+    private static final Logger log = LoggerFactory.getLogger(TrackerSession.class);
+    private static final long TICK_MS = 1_000;
+    private static final long PAUSE_MIN_MS = 100;
+    private static final long PAUSE_MAX_MS = 5_000;
+    private static final long MEMBERSHIP_TIMEOUT_MS = 300_000;
+    private static final int ACKNOWLEDGEMENTS_MAX = 1_000;
+
+    private final String name;
+    private final TrackerRef tracker;
+    private final String owner;
+    private final PluginSettings settings;
+    private final ServiceConnection connection;
+    private final LocalIndex index;
+    private final Broker broker;
+    private final Executor sequence;
+    private final LongAdder calls = new LongAdder();
+    private final LongAdder openings = new LongAdder();
+
+    private volatile State state = State.OPENING;
+    private volatile boolean clearRequested;
+    private boolean fenced;
+    private int address;
+    private long epoch;
+    private Place sentMarkDelete;
+    private long advancedAtNs = System.nanoTime();
+    private long extendedAtNs = System.nanoTime();
+    private long failingSinceNs = System.nanoTime();
+    private int failures;
+    private int batchMax;
+    /** Counts openings from their beginning: what was asked in the life before is not listened to. */
+    private int life;
+    private boolean sending;
+    private boolean sendSoon;
+    private boolean opened;
+    private CancellableContext polling;
+    private ScheduledFuture<?> ticks;
+    private CompletableFuture<Void> closing;
+    private boolean deleteAtClose;
+
+    TrackerSession(String topic, String subscription, String owner, PluginSettings settings, ServiceConnection connection,
+            LocalIndex index, Broker broker) {
+        this.name = topic + " / " + subscription;
+        this.tracker = TrackerRef.newBuilder().setTopic(topic).setSubscription(subscription).build();
+        this.owner = owner;
+        this.settings = settings;
+        this.connection = connection;
+        this.index = index;
+        this.broker = broker;
+        this.batchMax = settings.addBatchMax();
+        this.sequence = MoreExecutors.newSequentialExecutor(connection.threads());
+    }
+
+    void start() {
+        sequence.execute(() -> {
+            ticks = connection.threads().scheduleWithFixedDelay(
+                    () -> sequence.execute(this::tick), TICK_MS, TICK_MS, TimeUnit.MILLISECONDS);
+            open();
+        });
+    }
+
+    /** Has new offers sent within {@code addDelayMs}. */
+    void offered() {
+        sequence.execute(() -> {
+            if (!sendSoon) {
+                sendSoon = true;
+                connection.threads().schedule(() -> sequence.execute(() -> {
+                    sendSoon = false;
+                    send();
+                }), settings.addDelayMs(), TimeUnit.MILLISECONDS);
+            }
+        });
+    }
+
+    /** Has acknowledgements sent, and more fetched. */
+    void taken() {
+        sequence.execute(() -> {
+            send();
+            poll();
+        });
+    }
+
+    /** Has the service forget everything, before anything that is added from now on. */
+    void clear() {
+        clearRequested = true;
+        sequence.execute(this::send);
+    }
+
+    /**
+     * Sends what is left, and closes the tracker, or deletes it because the subscription is gone.
+     *
+     * @return completes when the service has it, or after the time-out of closing
+     */
+    CompletableFuture<Void> close(boolean delete) {
+        CompletableFuture<Void> done = new CompletableFuture<>();
+        sequence.execute(() -> {
+            if (state == State.CLOSED || closing != null) {
+                done.complete(null);
+                return;
+            }
+            closing = done;
+            deleteAtClose = delete;
+            cancelPoll();
+            connection.threads().schedule(
+                    () -> sequence.execute(this::end), settings.closeTimeoutMs(), TimeUnit.MILLISECONDS);
+            if (state == State.READY) {
+                send();
+            } else {
+                end();
+            }
+        });
+        return done;
+    }
+
+    boolean isReady() {
+        return state == State.READY;
+    }
+
+    /** Returns how many calls were answered, with a result or an error. */
+    long calls() {
+        return calls.sum();
+    }
+
+    /** Returns how often the tracker was opened after the first time. */
+    long reopenings() {
+        return Math.max(0, openings.sum() - 1);
+    }
+
+    private void tick() {
+        if (state == State.CLOSED) {
+            return;
+        }
+        broker.wake();
+        if (state != State.READY) {
+            return;
+        }
+        send();
+        poll();
+        if (System.nanoTime() - extendedAtNs >= TimeUnit.MILLISECONDS.toNanos(settings.leaseMs() / 3)) {
+            extendedAtNs = System.nanoTime();
+            for (long lease : index.leases()) {
+                ExtendLeaseRequest request = ExtendLeaseRequest.newBuilder()
+                        .setTracker(tracker).setEpoch(epoch).setLeaseId(lease).setLeaseMs(settings.leaseMs()).build();
+                // A lease that has ended only costs: its positions are handed out again, and known here.
+                stub(settings.callTimeoutMs()).extendLease(request, unary(answer -> { }, error -> { }));
+            }
+        }
+    }
+
+    // --- opening ---
+
+    private void open() {
+        if (state == State.CLOSED || closing != null) {
+            return;
+        }
+        if (!fenced) {
+            openTracker();
+            return;
+        }
+        broker.ownsTopic().whenCompleteAsync((owns, unknown) -> {
+            if (state == State.OPENING && closing == null) {
+                if (unknown == null && owns) {
+                    openTracker();
+                } else {
+                    later(PAUSE_MAX_MS, this::open); // whoever owns the topic has its tracker
+                }
+            }
+        }, sequence);
+    }
+
+    private void openTracker() {
+        Place markDelete = broker.markDelete();
+        OpenTrackerRequest.Builder request = OpenTrackerRequest.newBuilder().setTracker(tracker).setOwner(owner);
+        if (markDelete != null) {
+            request.setMarkDelete(position(markDelete));
+        }
+        stub(settings.callTimeoutMs()).openTracker(request.build(), unary(answer -> {
+            epoch = answer.getEpoch();
+            openings.increment();
+            sentMarkDelete = null;
+            if (clearRequested) {
+                clearService(this::compareMarkDelete, this::openingFailed);
+            } else {
+                compareMarkDelete();
+            }
+        }, this::openingFailed));
+    }
+
+    /** Takes the cursor back in the service if it is behind there: it was reset, made anew, or fell back in a crash. */
+    private void compareMarkDelete() {
+        GetTrackerStatsRequest request = GetTrackerStatsRequest.newBuilder().setTracker(tracker).build();
+        stub(settings.callTimeoutMs()).getTrackerStats(request, unary(stats -> {
+            sentMarkDelete = stats.hasMarkDelete() ? place(stats.getMarkDelete()) : null;
+            Place markDelete = broker.markDelete();
+            if (isBehind(markDelete)) {
+                resetCursor(markDelete, this::fill, this::openingFailed);
+            } else {
+                fill();
+            }
+        }, this::openingFailed));
+    }
+
+    private void fill() {
+        Membership tracked = new Membership();
+        StreamMembershipRequest request =
+                StreamMembershipRequest.newBuilder().setTracker(tracker).setEpoch(epoch).build();
+        stub(MEMBERSHIP_TIMEOUT_MS).streamMembership(request, new StreamObserver<StreamMembershipResponse>() {
+            private boolean failed;
+
+            @Override
+            public void onNext(StreamMembershipResponse part) {
+                try {
+                    for (LedgerMembership ledger : part.getLedgersList()) {
+                        RoaringBitmap entries = new RoaringBitmap();
+                        entries.deserialize(ledger.getEntries().asReadOnlyByteBuffer());
+                        tracked.addAll(ledger.getLedgerId(), entries);
+                    }
+                } catch (IOException malformed) {
+                    failed = true;
+                    log.error("[{}] The service's membership does not decode", name, malformed);
+                }
+            }
+
+            @Override
+            public void onError(Throwable error) {
+                calls.increment();
+                openingFailed(ServiceError.of(error));
+            }
+
+            @Override
+            public void onCompleted() {
+                calls.increment();
+                if (failed) {
+                    openingFailed(new ServiceError(ServiceError.Action.REFUSED, "MALFORMED", 0, "", "malformed membership"));
+                } else {
+                    filled(tracked);
+                }
+            }
+        });
+    }
+
+    private void filled(Membership tracked) {
+        if (state == State.CLOSED || closing != null) {
+            return;
+        }
+        if (clearRequested) {
+            tracked = new Membership();
+        }
+        long known = tracked.count();
+        index.reconcile(tracked);
+        state = State.READY;
+        fenced = false;
+        succeeded();
+        log.info("[{}] Tracker opened at {}, epoch {}, {} tracked by the service, {} here",
+                name, connection.address(address), epoch, known, index.count());
+        if (!opened) {
+            opened = true;
+            broker.opened();
+        }
+        send();
+        poll();
+        broker.wake();
+    }
+
+    private void openingFailed(ServiceError error) {
+        if (state == State.CLOSED) {
+            return;
+        }
+        if (error.action() == ServiceError.Action.FENCED) {
+            fenced = true;
+        } else if (error.action() == ServiceError.Action.RETRY) {
+            address++;
+        }
+        failed("open", error);
+        later(pauseMs(error), this::open);
+    }
+
+    private void reopen() {
+        if (state == State.READY) {
+            state = State.OPENING;
+            life++;
+            sending = false;
+            cancelPoll();
+            if (closing == null) {
+                open();
+            } else {
+                end();
+            }
+        }
+    }
+
+    // --- sending ---
+
+    private void send() {
+        if (state == State.READY && !sending) {
+            sending = true;
+            sendNext();
+        }
+    }
+
+    /** Sends what comes next. Acknowledgements go before offers: a position may be offered again after it was taken. */
+    private void sendNext() {
+        if (state != State.READY) {
+            return;
+        }
+        Place markDelete = broker.markDelete();
+        if (clearRequested) {
+            clearService(this::sendNext, this::sendingFailed);
+        } else if (isBehind(markDelete)) {
+            resetCursor(markDelete, this::sendNext, this::sendingFailed);
+        } else if (!sendAcknowledgements() && !sendCancellations() && !sendOffers() && !sendMarkDelete(markDelete)) {
+            sending = false;
+            if (closing != null) {
+                closeTracker();
+            }
+        }
+    }
+
+    private boolean sendAcknowledgements() {
+        List<Acknowledgement> next = index.takeAcknowledgements(ACKNOWLEDGEMENTS_MAX);
+        if (next.isEmpty()) {
+            return false;
+        }
+        next.sort(Comparator.comparingLong(Acknowledgement::leaseId));
+        AckMessagesRequest.Builder request = AckMessagesRequest.newBuilder().setTracker(tracker).setEpoch(epoch);
+        int first = 0;
+        for (int i = 0; i < next.size(); i++) {
+            request.addLedgerIds(next.get(i).place().ledgerId()).addEntryIds(next.get(i).place().entryId());
+            if (i + 1 == next.size() || next.get(i + 1).leaseId() != next.get(i).leaseId()) {
+                request.addLeases(LeaseAck.newBuilder().setLeaseId(next.get(i).leaseId()).setPositionCount(i + 1 - first));
+                first = i + 1;
+            }
+        }
+        // One that is lost is harmless: the service hands the position out again, and here it is not tracked.
+        stub(settings.callTimeoutMs()).ackMessages(request.build(), unary(answer -> sent(), this::sendingFailed));
+        return true;
+    }
+
+    private boolean sendCancellations() {
+        List<Place> next = index.takeCancellations(settings.addBatchMax());
+        if (next.isEmpty()) {
+            return false;
+        }
+        CancelMessagesRequest.Builder request = CancelMessagesRequest.newBuilder().setTracker(tracker).setEpoch(epoch);
+        next.forEach(place -> request.addLedgerIds(place.ledgerId()).addEntryIds(place.entryId()));
+        stub(settings.callTimeoutMs()).cancelMessages(request.build(), unary(answer -> sent(), this::sendingFailed));
+        return true;
+    }
+
+    private boolean sendOffers() {
+        long generation = index.generation();
+        List<Offer> next = index.unconfirmed(batchMax);
+        if (next.isEmpty()) {
+            return false;
+        }
+        AddMessagesRequest.Builder request = AddMessagesRequest.newBuilder().setTracker(tracker).setEpoch(epoch);
+        for (Offer offer : next) {
+            request.addDeliverAtMs(offer.deliverAtMs());
+            request.addLedgerIds(offer.place().ledgerId()).addEntryIds(offer.place().entryId());
+        }
+        stub(settings.callTimeoutMs()).addMessages(request.build(), unary(answer -> {
+            settle(next, answer, generation);
+            batchMax = Math.min(settings.addBatchMax(), batchMax * 2);
+            sent();
+        }, error -> {
+            boolean oneIsWrong = error.reason().startsWith("INVALID");
+            if (oneIsWrong && next.size() == 1) {
+                log.warn("[{}] The service refuses {}, which waits in the broker: {}", name, next.get(0), error.message());
+                index.refuse(next, generation);
+                sent();
+            } else if (oneIsWrong || error.action() == ServiceError.Action.SMALLER && next.size() > 1) {
+                batchMax = Math.max(1, next.size() / 2);
+                sendNext();
+            } else {
+                sendingFailed(error);
+            }
+        }));
+        return true;
+    }
+
+    private void settle(List<Offer> offers, AddMessagesResponse answer, long generation) {
+        Set<Integer> refused = new HashSet<>(answer.getDueOffsetsList());
+        refused.addAll(answer.getBeyondMaxDelayOffsetsList());
+        Set<Integer> below = new HashSet<>(answer.getBelowMarkDeleteOffsetsList());
+        Place markDelete = broker.markDelete();
+        List<Offer> confirmed = new ArrayList<>();
+        List<Offer> waiting = new ArrayList<>();
+        for (int i = 0; i < offers.size(); i++) {
+            Offer offer = offers.get(i);
+            if (below.contains(i) && isBehind(markDelete)) {
+                continue; // the cursor went back: offered again behind its reset
+            }
+            (refused.contains(i) || below.contains(i) ? waiting : confirmed).add(offer);
+        }
+        index.confirm(confirmed, generation);
+        index.refuse(waiting, generation);
+        if (!waiting.isEmpty()) {
+            broker.wake();
+        }
+    }
+
+    private boolean sendMarkDelete(Place markDelete) {
+        boolean moved = markDelete != null && (sentMarkDelete == null || markDelete.compareTo(sentMarkDelete) > 0);
+        if (!moved || closing == null && System.nanoTime() - advancedAtNs < TimeUnit.MILLISECONDS.toNanos(TICK_MS)) {
+            return false;
+        }
+        advancedAtNs = System.nanoTime();
+        index.trim(markDelete.ledgerId(), markDelete.entryId());
+        AdvanceMarkDeleteRequest request = AdvanceMarkDeleteRequest.newBuilder()
+                .setTracker(tracker).setEpoch(epoch).setMarkDelete(position(markDelete)).build();
+        stub(settings.callTimeoutMs()).advanceMarkDelete(request, unary(answer -> {
+            sentMarkDelete = place(answer.getMarkDelete());
+            sent();
+        }, this::sendingFailed));
+        return true;
+    }
+
+    private void clearService(Runnable then, Consumer<ServiceError> failed) {
+        clearRequested = false;
+        ClearMessagesRequest request = ClearMessagesRequest.newBuilder().setTracker(tracker).setEpoch(epoch).build();
+        stub(settings.callTimeoutMs()).clearMessages(request, unary(answer -> {
+            epoch = answer.getEpoch();
+            succeeded();
+            then.run();
+        }, error -> {
+            clearRequested = true;
+            failed.accept(error);
+        }));
+    }
+
+    private void resetCursor(Place markDelete, Runnable then, Consumer<ServiceError> failed) {
+        log.info("[{}] The cursor went back from {} to {}", name, sentMarkDelete, markDelete);
+        ResetCursorRequest request = ResetCursorRequest.newBuilder()
+                .setTracker(tracker).setEpoch(epoch).setMarkDelete(position(markDelete)).setKeepIndex(true).build();
+        stub(settings.callTimeoutMs()).resetCursor(request, unary(answer -> {
+            epoch = answer.getEpoch();
+            sentMarkDelete = markDelete;
+            succeeded();
+            then.run();
+        }, failed));
+    }
+
+    private void sent() {
+        succeeded();
+        broker.wake();
+        sendNext();
+    }
+
+    private void sendingFailed(ServiceError error) {
+        int before = life;
+        failed("send", error);
+        if (life != before) {
+            return;
+        }
+        switch (error.action()) {
+            case FENCED -> {
+                fenced = true;
+                reopen();
+            }
+            case REOPEN -> reopen();
+            default -> later(pauseMs(error), this::sendNext);
+        }
+    }
+
+    // --- fetching ---
+
+    private void poll() {
+        int room = settings.prefetchMax() - index.leasedCount();
+        if (state != State.READY || polling != null || closing != null || room * 2 < settings.prefetchMax()) {
+            return;
+        }
+        CancellableContext context = Context.ROOT.withCancellation();
+        polling = context;
+        long ofEpoch = epoch;
+        PollScheduledMessagesRequest request = PollScheduledMessagesRequest.newBuilder()
+                .setTracker(tracker).setEpoch(epoch).setMaxMessages(room)
+                .setWaitMs(settings.pollMs()).setLeaseMs(settings.leaseMs()).build();
+        context.run(() -> stub(settings.pollMs() + settings.callTimeoutMs()).pollScheduledMessages(request, unary(answer -> {
+            polled(context);
+            handedOut(answer);
+        }, error -> {
+            polled(context);
+            if (state != State.READY) {
+                return;
+            }
+            if (epoch != ofEpoch) {
+                poll(); // the answer to a clear or a reset came first
+            } else if (error.action() == ServiceError.Action.FENCED || error.action() == ServiceError.Action.REOPEN) {
+                // A clear or a reset of this session may be under way, which ends polls before it is answered.
+                if (sending) {
+                    later(PAUSE_MIN_MS, this::poll);
+                } else {
+                    sendingFailed(error);
+                }
+            } else {
+                failed("poll", error);
+                later(pauseMs(error), this::poll); // a poll of a new life does nothing here
+            }
+        })));
+    }
+
+    private void handedOut(PollScheduledMessagesResponse answer) {
+        succeeded();
+        List<Offer> offers = new ArrayList<>(answer.getLedgerIdsCount());
+        for (int i = 0; i < answer.getLedgerIdsCount(); i++) {
+            offers.add(new Offer(new Place(answer.getLedgerIds(i), answer.getEntryIds(i)), answer.getDeliverAtMs(i)));
+        }
+        index.handedOut(answer.getLeaseId(), offers);
+        if (answer.getReplayRequired()) {
+            log.warn("[{}] The service has lost snapshots; what is missing is read again", name);
+            reopen();
+            return;
+        }
+        if (!offers.isEmpty()) {
+            broker.wake();
+            send();
+        }
+        poll();
+    }
+
+    private void polled(CancellableContext context) {
+        if (polling == context) {
+            polling = null;
+        }
+        context.close();
+    }
+
+    private void cancelPoll() {
+        if (polling != null) {
+            polling.cancel(null);
+            polling = null;
+        }
+    }
+
+    // --- closing ---
+
+    private void closeTracker() {
+        if (deleteAtClose) {
+            DeleteTrackerRequest request = DeleteTrackerRequest.newBuilder().setTracker(tracker).setEpoch(epoch).build();
+            stub(settings.callTimeoutMs()).deleteTracker(request, unary(answer -> end(), error -> {
+                log.warn("[{}] The tracker of a deleted subscription stays in the service: {}", name, error.message());
+                end();
+            }));
+        } else {
+            CloseTrackerRequest request = CloseTrackerRequest.newBuilder().setTracker(tracker).setEpoch(epoch).build();
+            stub(settings.callTimeoutMs()).closeTracker(request, unary(answer -> end(), error -> end()));
+        }
+    }
+
+    private void end() {
+        if (state == State.CLOSED) {
+            return;
+        }
+        state = State.CLOSED;
+        cancelPoll();
+        if (ticks != null) {
+            ticks.cancel(false);
+        }
+        if (closing != null) {
+            closing.complete(null);
+        }
+    }
+
+    // --- helpers ---
+
+    private boolean isBehind(Place markDelete) {
+        return markDelete != null && sentMarkDelete != null && markDelete.compareTo(sentMarkDelete) < 0;
+    }
+
+    private DelayedDeliveryTrackerServiceStub stub(long timeoutMs) {
+        return connection.stub(address, sequence).withDeadlineAfter(timeoutMs, TimeUnit.MILLISECONDS);
+    }
+
+    private <T> StreamObserver<T> unary(Consumer<T> answered, Consumer<ServiceError> failed) {
+        int asked = life;
+        return new StreamObserver<>() {
+            @Override
+            public void onNext(T answer) {
+                calls.increment();
+                if (state != State.CLOSED && life == asked) {
+                    answered.accept(answer);
+                }
+            }
+
+            @Override
+            public void onError(Throwable error) {
+                calls.increment();
+                if (state != State.CLOSED && life == asked) {
+                    failed.accept(ServiceError.of(error));
+                }
+            }
+
+            @Override
+            public void onCompleted() {}
+        };
+    }
+
+    /** Runs a task after a while, unless the tracker is being opened anew by then. */
+    private void later(long delayMs, Runnable task) {
+        int asked = life;
+        Runnable inLife = () -> {
+            if (life == asked) {
+                task.run();
+            }
+        };
+        connection.threads().schedule(() -> sequence.execute(inLife), delayMs, TimeUnit.MILLISECONDS);
+    }
+
+    private void succeeded() {
+        failures = 0;
+        failingSinceNs = System.nanoTime();
+    }
+
+    private void failed(String what, ServiceError error) {
+        failures++;
+        // Each power of two, so that an outage of hours is a dozen lines.
+        if (Integer.bitCount(failures) == 1) {
+            log.warn("[{}] Failed to {} at {} ({} in a row): {}",
+                    name, what, connection.address(address), failures, error.message());
+        }
+        long failingMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - failingSinceNs);
+        if (settings.fallBackAfterMs() >= 0 && failingMs >= settings.fallBackAfterMs() && !index.isLocal()) {
+            log.warn("[{}] The service is away for {} ms; the index is kept in memory until it is back", name, failingMs);
+            index.fallBack();
+            broker.wake();
+            reopen();
+        }
+    }
+
+    private long pauseMs(ServiceError error) {
+        if (error.action() == ServiceError.Action.REFUSED) {
+            return PAUSE_MAX_MS;
+        }
+        long doubled = PAUSE_MIN_MS << Math.min(failures, 6);
+        return Math.min(PAUSE_MAX_MS, Math.max(error.retryAfterMs(), doubled));
+    }
+
+    private static Position position(Place place) {
+        return Position.newBuilder().setLedgerId(place.ledgerId()).setEntryId(place.entryId()).build();
+    }
+
+    private static Place place(Position position) {
+        return new Place(position.getLedgerId(), position.getEntryId());
+    }
+}

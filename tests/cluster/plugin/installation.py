@@ -1,0 +1,57 @@
+"""A broker with the plugin, and the service that tracks for it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from delayed_tracker.client import TrackerStats
+from delayed_tracker.client.blocking import DelayedTrackerClient
+from tests.bookkeeper.servers.cluster import Cluster
+from tests.cluster.plugin.plugin import FACTORY
+from tests.cluster.plugin.service import Service
+from tests.cluster.pulsar.servers.broker import Broker
+from tests.cluster.pulsar.servers.java_clients import JavaClients
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "delayedDeliveryTrackerFactoryClassName": FACTORY,
+    "delayedTrackerCallTimeoutMillis": "5000",
+}
+
+
+class Installation:
+    """One broker and one service."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        directory: Path,
+        java: JavaClients,
+        jar: Path,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        for name in ("service", "broker"):
+            (directory / name).mkdir(parents=True)
+        self.service = Service(directory / "service")
+        chosen = {**SETTINGS, "delayedTrackerServiceAddresses": self.service.address, **(settings or {})}
+        self.broker = Broker(cluster, directory / "broker", java, chosen, [jar])
+
+    def start(self) -> None:
+        """Start both."""
+        self.service.start()
+        self.broker.start()
+
+    def abandon(self) -> None:
+        """Kill both, for good."""
+        self.broker.abandon()
+        if self.service.process.running:
+            self.service.process.kill()
+
+    def stats(self, topic: str, subscription: str) -> TrackerStats:
+        """Return what the service says of a tracker."""
+        with DelayedTrackerClient(self.service.address) as client:
+            return client.view_tracker(topic, subscription).stats()
+
+    def is_settled(self, topic: str, subscription: str) -> bool:
+        """Return whether the broker and the service track the same number of messages."""
+        stats = self.stats(topic, subscription)
+        return stats.pending_count + stats.leased_count == self.broker.admin.delayed(topic, subscription)

@@ -1,0 +1,30 @@
+"""Starts the service that the plugin speaks to; tests kill, freeze and start it again under its address."""
+
+import sys
+from pathlib import Path
+
+from tests.bookkeeper.servers.java_process import JavaProcess, free_port
+from tests.cluster.pulsar.servers.admin import wait_until
+
+
+class Service:
+    """One service that keeps its port and its database."""
+
+    def __init__(self, directory: Path, *settings: str) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        self._ready = directory / "ready.json"
+        command = [sys.executable, "-m", "delayed_tracker.cli", "serve", "--json", "--ready-file", str(self._ready)]
+        for setting in (
+            f"bucketSnapshotStorageUrl=sqlite:{directory / 'tracker.db'}",
+            f"grpcListenAddress={self.address}",
+            "httpListenAddress=127.0.0.1:0",
+            *settings,
+        ):
+            command += ["--set", setting]
+        self.process = JavaProcess(command, directory / "service.log")
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        self._ready.unlink(missing_ok=True)
+        self.process.launch()
+        wait_until(self._ready.exists)
