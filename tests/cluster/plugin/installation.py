@@ -48,10 +48,19 @@ class Installation:
 
     def stats(self, topic: str, subscription: str) -> TrackerStats:
         """Return what the service says of a tracker."""
-        with DelayedTrackerClient(self.service.address) as client:
+        with DelayedTrackerClient.connect(self.service.address) as client:
             return client.view_tracker(topic, subscription).stats()
+
+    def tracked(self, topic: str, subscription: str) -> int:
+        """Return how many messages the service tracks."""
+        stats = self.stats(topic, subscription)
+        return stats.pending_count + stats.leased_count
+
+    def has_tracker(self, topic: str, subscription: str) -> bool:
+        """Return whether the service knows a tracker, open or not."""
+        with DelayedTrackerClient.connect(self.service.address) as client:
+            return any(each.topic == topic and each.subscription == subscription for each in client.list_trackers())
 
     def is_settled(self, topic: str, subscription: str) -> bool:
         """Return whether the broker and the service track the same number of messages."""
-        stats = self.stats(topic, subscription)
-        return stats.pending_count + stats.leased_count == self.broker.admin.delayed(topic, subscription)
+        return self.tracked(topic, subscription) == self.broker.admin.delayed(topic, subscription)

@@ -30,6 +30,22 @@ def assert_delivered(
     return received
 
 
+def settle(installed: Installation, topic: str, *, tracked: int | None = None) -> None:
+    """Wait until broker and service track the same number of messages, or a given one."""
+    wait_until(lambda: installed.is_settled(topic, "worker") and tracked in (None, installed.tracked(topic, "worker")))
+
+
+def assert_each_delivered(consumer: Consumer, expected: Sequence[MessageId], timeout_s: float = 90) -> None:
+    """Wait until every message has come, none early; what was on its way in a disturbance may come twice."""
+    wanted = set(expected)
+    wait_until(lambda: wanted <= {message.id for message in consumer.received()}, timeout_s)
+    received = consumer.received()
+    assert {message.id for message in received} == wanted
+    assert [message for message in received if message.late_ms < -TICK_MS] == []
+    counts = Counter(message.id for message in received)
+    print(f"{sum(count > 1 for count in counts.values())} of {len(wanted)} came twice")
+
+
 @pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
 def test_each_message_comes_once_and_in_time(installed: Installation, kind: str):
     """Delays of seconds, plain messages between them, two consumers."""
@@ -45,3 +61,98 @@ def test_each_message_comes_once_and_in_time(installed: Installation, kind: str)
     print(f"late: {late[0]} to {late[-1]} ms, median {late[len(late) // 2]} ms")
     wait_until(lambda: installed.is_settled(topic, "worker"))
     assert installed.stats(topic, "worker").pending_count == 0
+
+
+def test_a_topic_is_unloaded_under_load(installed: Installation):
+    """Its tracker is recovered from the service: the broker reads none of the tracked messages again."""
+    broker, topic = installed.broker, installed.broker.new_topic("moved")
+    consumer = broker.clients.subscribe(topic, "worker")
+    now = now_ms()
+    ids = broker.clients.produce(topic, [now + 8_000 + number for number in range(2_000)])
+    settle(installed, topic, tracked=2_000)
+    for _ in range(3):
+        broker.admin.unload(topic)
+    ids += broker.clients.produce(topic, [now_ms() + 3_000] * 100)
+    assert_each_delivered(consumer, ids)
+    settle(installed, topic, tracked=0)
+
+
+def test_an_unsubscription_deletes_the_tracker(installed: Installation):
+    """With a tracker in the broker and without one."""
+    broker = installed.broker
+    for loaded in (True, False):
+        topic = broker.new_topic("unsubscribed")
+        consumer = broker.clients.subscribe(topic, "worker")
+        broker.clients.produce(topic, [now_ms() + 3_600_000] * 100)
+        settle(installed, topic, tracked=100)
+        consumer.close()
+        if not loaded:
+            broker.admin.unload(topic)
+        broker.admin.delete_subscription(topic, "worker")
+        wait_until(lambda topic=topic: not installed.has_tracker(topic, "worker"))
+
+
+def test_a_cleared_backlog_is_gone_in_the_service_too(installed: Installation):
+    """What comes behind the clear is delivered."""
+    broker, topic = installed.broker, installed.broker.new_topic("cleared")
+    consumer = broker.clients.subscribe(topic, "worker")
+    broker.clients.produce(topic, [now_ms() + 6_000] * 500)
+    settle(installed, topic, tracked=500)
+    broker.admin.clear_backlog(topic, "worker")
+    ids = broker.clients.produce(topic, [now_ms() + 7_000] * 100)
+    settle(installed, topic, tracked=100)
+    assert_delivered([consumer], ids)
+
+
+def test_a_subscription_that_seeks_back_gets_everything_again(installed: Installation):
+    """Acknowledged messages at once, pending ones at their time, and both once."""
+    broker, topic = installed.broker, installed.broker.new_topic("sought")
+    consumer = broker.clients.subscribe(topic, "worker")
+    now = now_ms()
+    times = [now + 2_000 if number % 2 else now + 15_000 + number for number in range(1_000)]
+    ids = broker.clients.produce(topic, times)
+    assert_delivered([consumer], ids[1::2])
+    settle(installed, topic, tracked=500)
+    consumer.seek(ids[0])
+    wait_until(lambda: len(consumer.received()) >= 1_500, 60)
+    counts = Counter(message.id for message in consumer.received())
+    assert counts == Counter(ids) + Counter(ids[1::2])
+    assert [message for message in consumer.received() if message.late_ms < -TICK_MS] == []
+    settle(installed, topic, tracked=0)
+
+
+def test_skipped_and_expired_messages_are_not_delivered(installed: Installation):
+    """The cursor moves without a word to the tracker; the service follows."""
+    broker, topic = installed.broker, installed.broker.new_topic("skipped")
+    consumer = broker.clients.subscribe(topic, "worker")
+    ids = broker.clients.produce(topic, [now_ms() + 12_000] * 300)
+    settle(installed, topic, tracked=300)
+    broker.admin.skip(topic, "worker", 100)
+    settle(installed, topic, tracked=200)
+    assert_delivered([consumer], ids[100:])
+
+
+def test_the_service_is_killed_and_stays_away(installed: Installation):
+    """What is sent meanwhile waits in the broker; nothing is lost, and only what was due meanwhile is late."""
+    broker, service, topic = installed.broker, installed.service, installed.broker.new_topic("killed")
+    consumer = broker.clients.subscribe(topic, "worker")
+    now = now_ms()
+    ids = broker.clients.produce(topic, [now + 3_000 + number * 10 for number in range(1_000)])
+    service.process.kill()
+    ids += broker.clients.produce(topic, [now + 14_000 + number for number in range(1_000)])
+    assert len(consumer.received(1, timeout_s=5)) < 1_000
+    service.start()
+    assert_each_delivered(consumer, ids)
+    settle(installed, topic, tracked=0)
+
+
+def test_the_broker_is_killed(installed: Installation):
+    """What was tracked comes from the service; what was delivered and not acknowledged comes again."""
+    broker, topic = installed.broker, installed.broker.new_topic("crashed")
+    consumer = broker.clients.subscribe(topic, "worker")
+    now = now_ms()
+    ids = broker.clients.produce(topic, [now + 2_000 + number * 10 for number in range(2_000)])
+    broker.kill()
+    broker.start()
+    assert_each_delivered(consumer, ids, timeout_s=120)
+    settle(installed, topic, tracked=0)

@@ -59,6 +59,18 @@ class Admin:
         """Delete a subscription that has no consumer, or raise :class:`AdminFailed`."""
         self.call("DELETE", f"{_path(topic)}/subscription/{_segment(subscription)}")
 
+    def clear_backlog(self, topic: str, subscription: str) -> None:
+        """Acknowledge all messages of a subscription, the delayed ones included."""
+        self.call("POST", f"{_path(topic)}/subscription/{_segment(subscription)}/skip_all")
+
+    def skip(self, topic: str, subscription: str, count: int) -> None:
+        """Acknowledge the next messages of a subscription, delayed or not."""
+        self.call("POST", f"{_path(topic)}/subscription/{_segment(subscription)}/skip/{count}")
+
+    def expire(self, topic: str, subscription: str, older_than_s: int) -> None:
+        """Acknowledge the messages of a subscription that are older than some seconds."""
+        self.call("POST", f"{_path(topic)}/subscription/{_segment(subscription)}/expireMessages/{older_than_s}")
+
     def terminate(self, topic: str) -> None:
         """Terminate a topic: nobody can write to it any more."""
         self.call("POST", f"{_path(topic)}/terminate")

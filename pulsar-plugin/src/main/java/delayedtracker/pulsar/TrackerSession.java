@@ -25,8 +25,8 @@ import delayedtracker.v1.ResetCursorRequest;
 import delayedtracker.v1.StreamMembershipRequest;
 import delayedtracker.v1.StreamMembershipResponse;
 import delayedtracker.v1.TrackerRef;
-import io.grpc.Context;
-import io.grpc.Context.CancellableContext;
+import io.grpc.stub.ClientCallStreamObserver;
+import io.grpc.stub.ClientResponseObserver;
 import io.grpc.stub.StreamObserver;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -102,7 +102,7 @@ final class TrackerSession {
     private boolean sending;
     private boolean sendSoon;
     private boolean opened;
-    private CancellableContext polling;
+    private Poll polling;
     private ScheduledFuture<?> ticks;
     private CompletableFuture<Void> closing;
     private boolean deleteAtClose;
@@ -538,34 +538,62 @@ final class TrackerSession {
         if (state != State.READY || polling != null || closing != null || room * 2 < settings.prefetchMax()) {
             return;
         }
-        CancellableContext context = Context.ROOT.withCancellation();
-        polling = context;
-        long ofEpoch = epoch;
         PollScheduledMessagesRequest request = PollScheduledMessagesRequest.newBuilder()
                 .setTracker(tracker).setEpoch(epoch).setMaxMessages(room)
                 .setWaitMs(settings.pollMs()).setLeaseMs(settings.leaseMs()).build();
-        context.run(() -> stub(settings.pollMs() + settings.callTimeoutMs()).pollScheduledMessages(request, unary(answer -> {
-            polled(context);
-            handedOut(answer);
-        }, error -> {
-            polled(context);
-            if (state != State.READY) {
-                return;
+        polling = new Poll(epoch);
+        stub(settings.pollMs() + settings.callTimeoutMs()).pollScheduledMessages(request, polling);
+    }
+
+    /** One poll under way. One that was cancelled is not listened to. */
+    private final class Poll
+            implements ClientResponseObserver<PollScheduledMessagesRequest, PollScheduledMessagesResponse> {
+        private final long ofEpoch;
+        private ClientCallStreamObserver<PollScheduledMessagesRequest> call;
+
+        Poll(long ofEpoch) {
+            this.ofEpoch = ofEpoch;
+        }
+
+        @Override
+        public void beforeStart(ClientCallStreamObserver<PollScheduledMessagesRequest> started) {
+            call = started;
+        }
+
+        @Override
+        public void onNext(PollScheduledMessagesResponse answer) {
+            calls.increment();
+            if (polling == this) {
+                polling = null;
+                handedOut(answer);
             }
-            if (epoch != ofEpoch) {
-                poll(); // the answer to a clear or a reset came first
-            } else if (error.action() == ServiceError.Action.FENCED || error.action() == ServiceError.Action.REOPEN) {
-                // A clear or a reset of this session may be under way, which ends polls before it is answered.
-                if (sending) {
-                    later(PAUSE_MIN_MS, this::poll);
-                } else {
-                    sendingFailed(error);
-                }
-            } else {
-                failed("poll", error);
-                later(pauseMs(error), this::poll); // a poll of a new life does nothing here
+        }
+
+        @Override
+        public void onError(Throwable error) {
+            calls.increment();
+            if (polling == this) {
+                polling = null;
+                pollFailed(ServiceError.of(error), ofEpoch);
             }
-        })));
+        }
+
+        @Override
+        public void onCompleted() {}
+    }
+
+    private void pollFailed(ServiceError error, long ofEpoch) {
+        boolean ended = error.action() == ServiceError.Action.FENCED || error.action() == ServiceError.Action.REOPEN;
+        if (epoch != ofEpoch) {
+            poll(); // the answer to a clear or a reset came first
+        } else if (ended && sending) {
+            later(PAUSE_MIN_MS, this::poll); // a clear or a reset may be under way, which ends polls before it is answered
+        } else if (ended) {
+            sendingFailed(error);
+        } else {
+            failed("poll", error);
+            later(pauseMs(error), this::poll); // does nothing if the tracker is being opened anew
+        }
     }
 
     private void handedOut(PollScheduledMessagesResponse answer) {
@@ -587,17 +615,11 @@ final class TrackerSession {
         poll();
     }
 
-    private void polled(CancellableContext context) {
-        if (polling == context) {
-            polling = null;
-        }
-        context.close();
-    }
-
     private void cancelPoll() {
         if (polling != null) {
-            polling.cancel(null);
+            Poll cancelled = polling;
             polling = null;
+            cancelled.call.cancel("not needed any more", null);
         }
     }
 
