@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from delayed_tracker.client import TrackerStats
+from delayed_tracker.client import TrackerNotOpen, TrackerStats
 from delayed_tracker.client.blocking import DelayedTrackerClient
 from tests.bookkeeper.servers.cluster import Cluster
 from tests.cluster.plugin.plugin import FACTORY
@@ -52,8 +52,11 @@ class Installation:
             return client.view_tracker(topic, subscription).stats()
 
     def tracked(self, topic: str, subscription: str) -> int:
-        """Return how many messages the service tracks."""
-        stats = self.stats(topic, subscription)
+        """Return how many messages the service tracks; 0 without an open tracker."""
+        try:
+            stats = self.stats(topic, subscription)
+        except TrackerNotOpen:
+            return 0
         return stats.pending_count + stats.leased_count
 
     def has_tracker(self, topic: str, subscription: str) -> bool:

@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -35,9 +35,17 @@ class Admin:
         except httpx.TransportError:
             return False
 
-    def create(self, topic: str) -> None:
+    def create(self, topic: str, properties: Mapping[str, str] | None = None) -> None:
         """Create a topic, which loads it."""
-        self.call("PUT", _path(topic))
+        self.call("PUT", _path(topic), json=dict(properties or {}))
+
+    def create_partitioned(self, topic: str, partitions: int) -> None:
+        """Create a topic of several partitions."""
+        self.call("PUT", f"{_path(topic)}/partitions", json=partitions)
+
+    def set_property(self, topic: str, name: str, value: str) -> None:
+        """Set a property of a topic."""
+        self.call("PUT", f"{_path(topic)}/properties", json={name: value})
 
     def subscribe(self, topic: str, subscription: str) -> None:
         """Create a subscription at the topic's beginning, without a consumer."""

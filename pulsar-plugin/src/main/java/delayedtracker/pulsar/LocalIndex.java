@@ -64,6 +64,7 @@ final class LocalIndex {
     private boolean importing;
     private boolean local;
     private long generation;
+    private long version;
     private long refusals;
 
     /**
@@ -72,6 +73,7 @@ final class LocalIndex {
      * @return whether it is new; the caller has the offers sent
      */
     synchronized boolean add(long ledgerId, long entryId, long deliverAtMs) {
+        version++;
         if (!members.add(ledgerId, entryId)) {
             return false;
         }
@@ -121,6 +123,7 @@ final class LocalIndex {
      * @return whether the service has to be told
      */
     synchronized boolean deliver(long ledgerId, long entryId) {
+        version++;
         if (!filled || importing) {
             delivered.add(ledgerId, entryId);
         }
@@ -130,12 +133,7 @@ final class LocalIndex {
         Place place = new Place(ledgerId, entryId);
         unknownDeadlines.remove(ledgerId, entryId);
         Waiting waits = removeWaiting(place);
-        // An offer that is on its way may be tracked already.
-        if (unconfirmed.remove(place) != null || waits == null) {
-            cancellations.add(place);
-        } else {
-            release(waits);
-        }
+        release(place, waits == null ? Held.TRACKED : waits.held(), waits == null ? 0 : waits.leaseId());
         return true;
     }
 
@@ -149,6 +147,7 @@ final class LocalIndex {
 
     /** Takes positions that are due at the cut-off time; they are the dispatcher's from now on. */
     synchronized List<Place> takeDue(long cutoffMs, int most) {
+        version++;
         List<Place> taken = new ArrayList<>();
         unknownDeadlines.take(most, (ledgerId, entryId) -> {
             members.remove(ledgerId, entryId);
@@ -157,7 +156,7 @@ final class LocalIndex {
         while (taken.size() < most && !waiting.isEmpty() && waiting.first().deliverAtMs() <= cutoffMs) {
             Waiting first = removeWaiting(waiting.first().place());
             members.remove(first.place().ledgerId(), first.place().entryId());
-            release(first);
+            release(first.place(), first.held(), first.leaseId());
             taken.add(first.place());
         }
         if (!filled || importing) {
@@ -168,6 +167,7 @@ final class LocalIndex {
 
     /** Takes what the service has handed out; positions that are not tracked here are acknowledged. */
     synchronized void handedOut(long leaseId, List<Offer> offers) {
+        version++;
         for (Offer offer : offers) {
             Place place = offer.place();
             if (!members.contains(place.ledgerId(), place.entryId())) {
@@ -175,7 +175,6 @@ final class LocalIndex {
                 continue;
             }
             unknownDeadlines.remove(place.ledgerId(), place.entryId());
-            removeWaiting(place);
             putWaiting(new Waiting(offer.deliverAtMs(), place, Held.LEASED, leaseId));
         }
     }
@@ -194,6 +193,7 @@ final class LocalIndex {
 
     /** Notes that the service tracks these durably. Those that were delivered meanwhile are among the cancellations. */
     synchronized void confirm(List<Offer> offers, long ofGeneration) {
+        version++;
         if (ofGeneration != generation) {
             return;
         }
@@ -204,6 +204,7 @@ final class LocalIndex {
 
     /** Notes that the service does not track these, as due by its clock or too far away: they wait here. */
     synchronized void refuse(List<Offer> offers, long ofGeneration) {
+        version++;
         if (ofGeneration != generation) {
             return;
         }
@@ -218,15 +219,18 @@ final class LocalIndex {
     }
 
     synchronized List<Acknowledgement> takeAcknowledgements(int most) {
+        version++;
         return takeFirst(acknowledgements, most);
     }
 
     synchronized List<Place> takeCancellations(int most) {
+        version++;
         return takeFirst(cancellations, most);
     }
 
     /** Drops what the cursor has acknowledged, up to and including a position; returns how many were tracked. */
     synchronized long trim(long ledgerId, long entryId) {
+        version++;
         Place last = new Place(ledgerId, entryId);
         unknownDeadlines.removeThrough(ledgerId, entryId);
         waitingByPlace.keySet().stream().filter(place -> place.compareTo(last) <= 0).toList().forEach(this::removeWaiting);
@@ -236,6 +240,7 @@ final class LocalIndex {
 
     /** Forgets everything. */
     synchronized void clear() {
+        version++;
         members.clear();
         waiting.clear();
         waitingByPlace.clear();
@@ -257,6 +262,7 @@ final class LocalIndex {
      * @param tracked positions of the service; given up by the caller
      */
     synchronized void reconcile(Membership tracked) {
+        version++;
         acknowledgements.clear();
         cancellations.clear();
         if (filled) {
@@ -297,6 +303,7 @@ final class LocalIndex {
 
     /** Keeps everything here from now on, until the next {@link #reconcile}, as Pulsar's tracker in memory does. */
     synchronized void fallBack() {
+        version++;
         local = true;
         for (Map.Entry<Place, Long> offer : unconfirmed.entrySet()) {
             putWaiting(new Waiting(offer.getValue(), offer.getKey(), Held.UNTRACKED, 0));
@@ -324,6 +331,17 @@ final class LocalIndex {
 
     synchronized long count() {
         return members.count();
+    }
+
+    /** Returns how many positions the service must have, once it knows all that was to be sent. */
+    synchronized long trackedByService() {
+        long untracked = waiting.stream().filter(each -> each.held() == Held.UNTRACKED).count();
+        return members.count() - untracked - unknownDeadlines.count();
+    }
+
+    /** Returns a number that is another one after each change. */
+    synchronized long version() {
+        return version;
     }
 
     synchronized int waitingCount() {
@@ -359,15 +377,19 @@ final class LocalIndex {
         lastOffered = place;
     }
 
-    private void release(Waiting waits) {
-        switch (waits.held()) {
-            case LEASED -> acknowledgements.add(new Acknowledgement(waits.place(), waits.leaseId()));
-            case TRACKED -> cancellations.add(waits.place());
-            case UNTRACKED -> { }
+    /** Notes what the service has to be told of a position that is the dispatcher's now. */
+    private void release(Place place, Held held, long leaseId) {
+        // An offer that is on its way may be tracked already.
+        boolean offered = unconfirmed.remove(place) != null;
+        if (held == Held.LEASED) {
+            acknowledgements.add(new Acknowledgement(place, leaseId));
+        } else if (held == Held.TRACKED || offered) {
+            cancellations.add(place);
         }
     }
 
     private void putWaiting(Waiting waits) {
+        removeWaiting(waits.place());
         waiting.add(waits);
         waitingByPlace.put(waits.place(), waits);
         leasedCount += waits.held() == Held.LEASED ? 1 : 0;

@@ -74,6 +74,8 @@ final class TrackerSession {
     private static final long PAUSE_MAX_MS = 5_000;
     private static final long MEMBERSHIP_TIMEOUT_MS = 300_000;
     private static final int ACKNOWLEDGEMENTS_MAX = 1_000;
+    /** How often both sides count what they track. */
+    private static final long COMPARE_MS = 30_000;
 
     private final String name;
     private final TrackerRef tracker;
@@ -94,6 +96,8 @@ final class TrackerSession {
     private Place sentMarkDelete;
     private long advancedAtNs = System.nanoTime();
     private long extendedAtNs = System.nanoTime();
+    private long comparedAtNs = System.nanoTime();
+    private boolean differed;
     private long failingSinceNs = System.nanoTime();
     private int failures;
     private int batchMax;
@@ -205,6 +209,10 @@ final class TrackerSession {
         }
         send();
         poll();
+        if (System.nanoTime() - comparedAtNs >= TimeUnit.MILLISECONDS.toNanos(COMPARE_MS)) {
+            comparedAtNs = System.nanoTime();
+            compareCounts();
+        }
         if (System.nanoTime() - extendedAtNs >= TimeUnit.MILLISECONDS.toNanos(settings.leaseMs() / 3)) {
             extendedAtNs = System.nanoTime();
             for (long lease : index.leases()) {
@@ -214,6 +222,35 @@ final class TrackerSession {
                 stub(settings.callTimeoutMs()).extendLease(request, unary(answer -> { }, error -> { }));
             }
         }
+    }
+
+    /**
+     * Counts on both sides, when nothing is on its way: twice another number means that the service has lost something, or has
+     * something too many, as after a restored backup. Opening the tracker anew mends both.
+     */
+    private void compareCounts() {
+        if (sending || closing != null || index.hasSomethingToSend()) {
+            return;
+        }
+        long version = index.version();
+        long expected = index.trackedByService();
+        GetTrackerStatsRequest request = GetTrackerStatsRequest.newBuilder().setTracker(tracker).build();
+        stub(settings.callTimeoutMs()).getTrackerStats(request, unary(stats -> {
+            long tracked = stats.getPendingCount() + stats.getLeasedCount();
+            if (index.version() != version || sending) {
+                return;
+            }
+            if (tracked == expected) {
+                differed = false;
+            } else if (!differed) {
+                differed = true;
+            } else {
+                differed = false;
+                log.warn("[{}] The service tracks {}, and {} are tracked here; the tracker is opened anew",
+                        name, tracked, expected);
+                reopen();
+            }
+        }, error -> { }));
     }
 
     // --- opening ---

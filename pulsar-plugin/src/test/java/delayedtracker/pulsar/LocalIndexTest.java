@@ -1,0 +1,264 @@
+package delayedtracker.pulsar;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import delayedtracker.pulsar.LocalIndex.Acknowledgement;
+import delayedtracker.pulsar.LocalIndex.Offer;
+import delayedtracker.pulsar.LocalIndex.Place;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+class LocalIndexTest {
+    private static final Place FIRST = new Place(1, 0);
+    private static final Place SECOND = new Place(1, 1);
+
+    private final LocalIndex index = new LocalIndex();
+
+    private static Membership membership(Place... places) {
+        Membership membership = new Membership();
+        for (Place place : places) {
+            membership.add(place.ledgerId(), place.entryId());
+        }
+        return membership;
+    }
+
+    private static Offer offer(Place place) {
+        return new Offer(place, 100);
+    }
+
+    @Test
+    void whatIsDueGoesToTheDispatcherOnceAndIsAcknowledged() {
+        index.reconcile(membership());
+        index.add(1, 0, 100);
+        index.confirm(index.unconfirmed(10), index.generation());
+        index.handedOut(7, List.of(offer(FIRST)));
+        assertEquals(List.of(), index.takeDue(99, 10));
+        assertEquals(List.of(FIRST), index.takeDue(100, 10));
+        assertEquals(List.of(), index.takeDue(100, 10));
+        assertEquals(List.of(new Acknowledgement(FIRST, 7)), index.takeAcknowledgements(10));
+        assertEquals(0, index.count());
+    }
+
+    @Test
+    void whatTheServiceHandsOutAgainAfterALostAcknowledgementIsAcknowledgedAgain() {
+        index.reconcile(membership());
+        index.handedOut(8, List.of(offer(FIRST)));
+        assertEquals(List.of(), index.takeDue(1_000, 10));
+        assertEquals(List.of(new Acknowledgement(FIRST, 8)), index.takeAcknowledgements(10));
+    }
+
+    @Test
+    void whatTheServiceRefusesWaitsHere() {
+        index.reconcile(membership());
+        index.add(1, 0, 100);
+        index.refuse(index.unconfirmed(10), index.generation());
+        assertEquals(1, index.count());
+        assertEquals(0, index.trackedByService());
+        assertEquals(List.of(FIRST), index.takeDue(100, 10));
+        assertFalse(index.hasSomethingToSend());
+    }
+
+    @Test
+    void whatWasDeliveredBeforeTheServiceAnsweredIsCancelledThere() {
+        assertFalse(index.deliver(1, 0));
+        index.add(1, 1, 500);
+        index.reconcile(membership(FIRST, SECOND));
+        assertFalse(index.contains(1, 0));
+        assertTrue(index.contains(1, 1));
+        assertEquals(List.of(FIRST), index.takeCancellations(10));
+    }
+
+    @Test
+    void atALaterOpeningWhatIsTrackedHereIsTheTruth() {
+        index.reconcile(membership(FIRST));
+        index.add(1, 1, 500);
+        index.reconcile(membership(SECOND, new Place(9, 9)));
+        assertEquals(List.of(new Place(9, 9)), index.takeCancellations(10));
+        // The deadline of the first one is known to nobody: the dispatcher reads it again.
+        assertEquals(Long.MIN_VALUE, index.nextDeliveryTimeMs());
+        assertEquals(List.of(FIRST), index.takeDue(0, 10));
+        assertEquals(List.of(new Offer(SECOND, 500)), index.unconfirmed(10));
+    }
+
+    @Test
+    void whatWaitsUnderALeaseSurvivesAnOpening() {
+        index.reconcile(membership(FIRST));
+        index.handedOut(7, List.of(offer(FIRST)));
+        index.reconcile(membership(FIRST));
+        assertEquals(List.of(), index.leases());
+        assertEquals(List.of(FIRST), index.takeDue(100, 10));
+        assertEquals(List.of(FIRST), index.takeCancellations(10));
+    }
+
+    @Test
+    void anOfferAfterACancellationIsNotCancelled() {
+        index.reconcile(membership(FIRST));
+        assertTrue(index.deliver(1, 0));
+        assertTrue(index.add(1, 0, 900));
+        assertEquals(List.of(), index.takeCancellations(10));
+    }
+
+    @Test
+    void answersToOffersBeforeAClearChangeNothing() {
+        index.reconcile(membership());
+        index.add(1, 0, 100);
+        long generation = index.generation();
+        List<Offer> sent = index.unconfirmed(10);
+        index.clear();
+        index.add(1, 0, 700);
+        index.refuse(sent, generation);
+        assertEquals(List.of(new Offer(FIRST, 700)), index.unconfirmed(10));
+        assertEquals(0, index.waitingCount());
+    }
+
+    @Test
+    void withoutTheServiceEverythingWaitsHere() {
+        index.reconcile(membership(FIRST));
+        index.add(1, 1, 500);
+        index.fallBack();
+        index.add(1, 2, 600);
+        assertEquals(0, index.unconfirmedCount());
+        assertEquals(List.of(FIRST), index.takeDue(0, 10)); // read again
+        assertEquals(List.of(SECOND, new Place(1, 2)), index.takeDue(600, 10));
+        index.add(1, 3, 700);
+        index.reconcile(membership(FIRST));
+        assertEquals(List.of(FIRST), index.takeCancellations(10));
+        assertEquals(List.of(new Offer(new Place(1, 3), 700)), index.unconfirmed(10));
+    }
+
+    @Test
+    void whatTheCursorHasAcknowledgedIsDropped() {
+        index.reconcile(membership(FIRST, SECOND, new Place(2, 0)));
+        index.handedOut(7, List.of(offer(FIRST)));
+        index.add(1, 5, 100);
+        assertEquals(2, index.trim(1, 1));
+        assertEquals(2, index.count());
+        assertEquals(0, index.leasedCount());
+        assertEquals(3, index.trim(2, 0) + 1);
+    }
+
+    /** A service that loses answers, restarts and hands out twice: each position reaches the dispatcher exactly once. */
+    @Test
+    void everyPositionIsTakenOnceWhateverIsLost() {
+        for (int seed = 0; seed < 1_000; seed++) {
+            new History(seed).play();
+        }
+    }
+
+    private static final class History {
+        private final Random random;
+        private final LocalIndex index = new LocalIndex();
+        private final Map<Place, Long> service = new HashMap<>();
+        private final Map<Place, Long> added = new HashMap<>();
+        private final Set<Place> taken = new HashSet<>();
+        private long nowMs;
+        private long leases;
+        private boolean open;
+
+        History(int seed) {
+            random = new Random(seed);
+        }
+
+        void play() {
+            for (int step = 0; step < 400; step++) {
+                nowMs += random.nextInt(5);
+                switch (random.nextInt(8)) {
+                    case 0, 1 -> {
+                        Place place = new Place(1 + step / 100, step);
+                        long deliverAtMs = nowMs + 1 + random.nextInt(200);
+                        added.put(place, deliverAtMs);
+                        assertTrue(index.add(place.ledgerId(), place.entryId(), deliverAtMs));
+                    }
+                    case 2 -> send();
+                    case 3 -> handOut();
+                    case 4 -> take();
+                    case 5 -> acknowledge();
+                    case 6 -> {
+                        if (random.nextInt(10) == 0) {
+                            // A service that comes back with less than it had.
+                            service.keySet().removeIf(place -> random.nextInt(10) == 0);
+                        }
+                        index.reconcile(membership(service.keySet().toArray(Place[]::new)));
+                        open = true;
+                    }
+                    default -> {
+                        if (random.nextInt(10) == 0) {
+                            open = false;
+                            index.fallBack();
+                        }
+                    }
+                }
+            }
+            index.reconcile(membership(service.keySet().toArray(Place[]::new)));
+            open = true;
+            for (int round = 0; round < 1_000 && taken.size() < added.size(); round++) {
+                nowMs += 10;
+                send();
+                handOut();
+                take();
+                acknowledge();
+            }
+            assertEquals(added.keySet(), taken);
+            assertEquals(0, index.count());
+        }
+
+        private void send() {
+            if (!open) {
+                return;
+            }
+            index.takeCancellations(100).forEach(service::remove);
+            List<Offer> offers = index.unconfirmed(5);
+            if (random.nextInt(5) == 0) {
+                offers.forEach(offer -> service.put(offer.place(), offer.deliverAtMs())); // the answer is lost
+                return;
+            }
+            for (Offer offer : offers) {
+                if (random.nextInt(5) == 0) {
+                    index.refuse(List.of(offer), index.generation());
+                } else {
+                    service.putIfAbsent(offer.place(), offer.deliverAtMs());
+                    index.confirm(List.of(offer), index.generation());
+                }
+            }
+        }
+
+        private void handOut() {
+            if (!open) {
+                return;
+            }
+            List<Offer> due = service.entrySet().stream().filter(each -> each.getValue() <= nowMs + 20)
+                    .map(each -> new Offer(each.getKey(), each.getValue())).toList();
+            index.handedOut(++leases, due);
+        }
+
+        private void take() {
+            for (Place place : index.takeDue(nowMs, 3)) {
+                // As the dispatcher does: it reads the entry, and asks again.
+                if (added.get(place) > nowMs) {
+                    index.add(place.ledgerId(), place.entryId(), added.get(place));
+                } else {
+                    index.deliver(place.ledgerId(), place.entryId());
+                    assertTrue(taken.add(place), place + " twice");
+                }
+            }
+        }
+
+        private void acknowledge() {
+            if (!open) {
+                return;
+            }
+            for (Acknowledgement each : index.takeAcknowledgements(100)) {
+                if (random.nextInt(5) != 0) {
+                    service.remove(each.place());
+                }
+            }
+        }
+    }
+}

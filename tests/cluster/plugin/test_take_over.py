@@ -1,0 +1,65 @@
+"""A subscription changes between Pulsar's own trackers and the service, without losing a message or sending one twice."""
+
+from collections import Counter
+
+import pytest
+
+from tests.cluster.plugin.installation import Installation
+from tests.cluster.plugin.test_delivery import assert_delivered, settle
+from tests.cluster.pulsar.servers.admin import wait_until
+from tests.cluster.pulsar.servers.broker import HOUR_MS, now_ms
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+
+def test_the_service_takes_over_the_buckets_of_pulsar_and_gives_back(installed: Installation):
+    """The buckets' messages are in the service, and the buckets gone; back, the broker's own tracker has them all."""
+    broker, topic = installed.broker, installed.broker.new_topic("taken-over")
+    broker.admin.create(topic, {"delayedTracker": "pulsar"})
+    consumer = broker.clients.subscribe(topic, "worker")
+    ids = broker.clients.produce(topic, [now_ms() + HOUR_MS + number for number in range(2_000)])
+    wait_until(lambda: len(broker.buckets(topic, "worker")) >= 3)
+    ledgers = list(broker.buckets(topic, "worker").values())
+    assert not installed.has_tracker(topic, "worker")
+
+    broker.admin.set_property(topic, "delayedTracker", "service")
+    broker.admin.unload(topic)
+    settle(installed, topic, tracked=len(ids))
+    wait_until(lambda: broker.buckets(topic, "worker") == {})
+    wait_until(lambda: not any(broker.has_ledger(ledger) for ledger in ledgers))
+    assert consumer.received() == []
+
+    broker.admin.set_property(topic, "delayedTracker", "pulsar")
+    broker.admin.unload(topic)
+    wait_until(lambda: broker.admin.delayed(topic, "worker") == len(ids))
+    assert consumer.received() == []
+
+
+def test_messages_of_taken_over_buckets_come_once_and_in_time(installed: Installation):
+    """Some are due while the buckets are imported."""
+    broker, topic = installed.broker, installed.broker.new_topic("taken-over")
+    broker.admin.create(topic, {"delayedTracker": "pulsar"})
+    consumer = broker.clients.subscribe(topic, "worker")
+    now = now_ms()
+    ids = broker.clients.produce(topic, [now + 4_000 + number * 4 for number in range(3_000)])
+    wait_until(lambda: len(broker.buckets(topic, "worker")) >= 4)
+    broker.admin.set_property(topic, "delayedTracker", "service")
+    broker.admin.unload(topic)
+    wanted = set(ids)
+    wait_until(lambda: wanted <= {message.id for message in consumer.received()})
+    counts = Counter(message.id for message in consumer.received())
+    # What a consumer had in its hands when the topic was unloaded comes again.
+    assert sum(count > 1 for count in counts.values()) < 1_000
+    settle(installed, topic, tracked=0)
+    wait_until(lambda: broker.buckets(topic, "worker") == {})
+
+
+@pytest.mark.parametrize("choice", ["pulsar", "memory"])
+def test_a_topic_may_keep_a_tracker_of_pulsar(installed: Installation, choice: str):
+    """The service hears nothing of it."""
+    broker, topic = installed.broker, installed.broker.new_topic(choice)
+    broker.admin.create(topic, {"delayedTracker": choice})
+    consumer = broker.clients.subscribe(topic, "worker")
+    ids = broker.clients.produce(topic, [now_ms() + 3_000] * 100)
+    assert_delivered([consumer], ids)
+    assert not installed.has_tracker(topic, "worker")
