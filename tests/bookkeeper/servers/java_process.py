@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -46,8 +46,9 @@ def free_port() -> int:
 class JavaProcess:
     """One server; it keeps its command, so that it can be started again after it was killed."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self.log = log
+        self._environment = {**os.environ, **(environment or {})}
         self._command = list(command)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -55,7 +56,7 @@ class JavaProcess:
         """Start the process, which appends to its log; the caller waits until it serves."""
         assert not self.running, self._command
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
 
     @property
     def running(self) -> bool:

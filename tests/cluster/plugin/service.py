@@ -1,6 +1,7 @@
 """Starts the service that the plugin speaks to; tests kill, freeze and start it again under its address."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.bookkeeper.servers.java_process import JavaProcess, free_port
@@ -10,7 +11,7 @@ from tests.cluster.pulsar.servers.admin import wait_until
 class Service:
     """One service that keeps its port and its database."""
 
-    def __init__(self, directory: Path, *settings: str) -> None:
+    def __init__(self, directory: Path, *settings: str, environment: Mapping[str, str] | None = None) -> None:
         self.address = f"127.0.0.1:{free_port()}"
         self._ready = directory / "ready.json"
         command = [sys.executable, "-m", "delayed_tracker.cli", "serve", "--json", "--ready-file", str(self._ready)]
@@ -21,7 +22,7 @@ class Service:
             *settings,
         ):
             command += ["--set", setting]
-        self.process = JavaProcess(command, directory / "service.log")
+        self.process = JavaProcess(command, directory / "service.log", environment)
 
     def start(self) -> None:
         """Start it, and wait until it serves."""

@@ -6,7 +6,8 @@
 //   batch       url, topic, deliverAt, count, size                                        -> id of its one entry
 //   steady      url, topic, delays [MS], perSecond, size                                  -> flow
 //   settle      flow (stops it)                                                           -> ids, deliverAt, micros
-//   subscribe   url, topic, subscription, acknowledge (what it receives), earliest, type  -> consumer
+//   subscribe   url, topic, subscription, acknowledge (what it receives), earliest, type, nackEvery (each so many
+//               messages that come the first time are given back, and not counted; 0 for none) -> consumer
 //   received    consumer, count, timeout (waits until so many are there, or its end)      -> messages
 //   acknowledge consumer, ids
 //   seek        consumer, id
@@ -46,6 +47,7 @@ import org.apache.pulsar.client.api.TypedMessageBuilder;
 import org.apache.pulsar.client.impl.BatchMessageIdImpl;
 import org.apache.pulsar.client.impl.MessageIdImpl;
 import org.apache.pulsar.client.impl.MessageImpl;
+import org.apache.pulsar.client.impl.TopicMessageImpl;
 import org.apache.pulsar.common.api.proto.MessageMetadata;
 
 public final class PulsarClients {
@@ -218,11 +220,14 @@ public final class PulsarClients {
         private final String url;
         private final Consumer<byte[]> consumer;
         private final List<JsonArray> messages = new ArrayList<>();
+        private final int nackEvery;
+        private int firsts;
 
         Receiver(JsonObject request) throws Exception {
             url = text(request, "url");
             boolean acknowledge = request.get("acknowledge").getAsBoolean();
-            consumer = client(request).newConsumer().topic(text(request, "topic"))
+            nackEvery = request.get("nackEvery").getAsInt();
+            consumer = client(request).newConsumer().negativeAckRedeliveryDelay(1, TimeUnit.SECONDS).topic(text(request, "topic"))
                 .subscriptionName(text(request, "subscription")).subscriptionType(SubscriptionType.valueOf(text(request, "type")))
                 .subscriptionInitialPosition(request.get("earliest").getAsBoolean()
                     ? SubscriptionInitialPosition.Earliest : SubscriptionInitialPosition.Latest)
@@ -230,7 +235,13 @@ public final class PulsarClients {
                 .messageListener((from, message) -> receive(from, message, acknowledge)).subscribe();
         }
 
-        private void receive(Consumer<byte[]> from, Message<byte[]> message, boolean acknowledge) {
+        private void receive(Consumer<byte[]> from, Message<byte[]> came, boolean acknowledge) {
+            // That of a partition is wrapped.
+            Message<byte[]> message = came instanceof TopicMessageImpl<byte[]> part ? part.getMessage() : came;
+            if (nackEvery > 0 && message.getRedeliveryCount() == 0 && ++firsts % nackEvery == 0) {
+                from.negativeAcknowledge(came);
+                return;
+            }
             JsonArray row = id((MessageIdImpl) message.getMessageId());
             row.add(message.getMessageId() instanceof BatchMessageIdImpl batched ? batched.getBatchIndex() : -1);
             row.add(((MessageImpl<byte[]>) message).getMessageBuilder().getDeliverAtTime());
@@ -241,7 +252,7 @@ public final class PulsarClients {
                 messages.notifyAll();
             }
             if (acknowledge) {
-                from.acknowledgeAsync(message);
+                from.acknowledgeAsync(came);
             }
         }
 

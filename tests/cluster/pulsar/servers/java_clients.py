@@ -182,6 +182,7 @@ class BrokerClients:
         acknowledge: bool = True,
         earliest: bool = True,
         kind: str = "Shared",
+        nack_every: int = 0,
     ) -> Consumer:
         """Begin to receive from a subscription, which is made at the topic's beginning or its end.
 
@@ -191,6 +192,7 @@ class BrokerClients:
             acknowledge: acknowledge each message that comes.
             earliest: begin with the first message; otherwise with the next.
             kind: Shared, Key_Shared, Failover or Exclusive.
+            nack_every: give back each so many messages that come the first time, as if they had not come; 0 for none.
         """
         answer = self._java.ask(
             "subscribe",
@@ -200,6 +202,7 @@ class BrokerClients:
             acknowledge=acknowledge,
             earliest=earliest,
             type=kind,
+            nackEvery=nack_every,
         )
         return Consumer(self._java, answer["consumer"])
 
