@@ -104,6 +104,7 @@ STEPS: list[tuple[str, list[st.SearchStrategy[Any]]]] = [
     ("extend", [numbers, positions, st.sampled_from([1, 10, 40]), st.booleans()]),
     ("reset_cursor", [st.builds(Position, ledgers, st.integers(-1, 6))]),
     ("check_filter", [ledgers, st.integers(0, 6), st.integers(0, 9)]),
+    ("check_membership", []),
     ("expire_leases", [st.integers(0, 25)]),
     ("seal_mutable_bucket", []),
     ("restart", []),

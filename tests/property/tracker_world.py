@@ -1,6 +1,7 @@
 """The verbs of a tracker played on the core and on the model: every answer is compared."""
 
 import pytest
+from pyroaring import BitMap
 
 from delayed_tracker.core.engine.effects import LoadSegments, MergeSnapshots, StoreSnapshot
 from delayed_tracker.core.engine.leases import LeaseAck
@@ -374,6 +375,16 @@ class World(StoredWorld):
     def check_contains(self, positions: list[Position]) -> None:
         found = self.core.contains(PositionColumns.of(positions))
         assert found.tolist() == [position in self.model.tracked for position in positions]
+
+    def check_membership(self) -> None:
+        reading, found = self.core.begin_membership(), set()
+        while not reading.is_over:
+            for ledger_id, encoded in self.core.membership_part(reading):
+                entries = {Position(ledger_id, entry) for entry in BitMap.deserialize(encoded)}
+                assert entries, "no bitmap is empty"
+                assert not entries & found, "no position comes twice"
+                found |= entries
+        assert found == self.model.tracked.keys()
 
     def close_and_restart(self, number: int) -> None:
         """Close in order: leases end, verbs are refused, effect results still arrive. Then clear the memory."""
