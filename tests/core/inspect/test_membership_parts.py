@@ -1,5 +1,6 @@
 """The membership in parts: every tracked position, in parts of bounded bytes and ledgers."""
 
+import itertools
 import random
 
 import pytest
@@ -70,7 +71,7 @@ def test_all_homes_of_a_position_are_read():
     shell.now_ms = DUE_MS
     assert len(shell.pop(2, lease_ms=1_000).indexes) == 2
     (part,) = parts_of(shell.core)
-    assert [ledger_id for ledger_id, _ in part][0] == 3
+    assert next(ledger_id for ledger_id, _ in part) == 3
     assert [ledger_id for ledger_id, _ in part] == sorted(ledger_id for ledger_id, _ in part)
     assert united([part]) == {
         3: BitMap([7]),
@@ -108,7 +109,7 @@ def test_a_large_ledger_is_split_by_ranges(name):
     parts = read(members_of(l7=entries))
     assert all(sum(len(encoded) + 16 for _, encoded in part) <= PART_BYTES for part in parts)
     pieces = [BitMap.deserialize(encoded) for part in parts for _, encoded in part]
-    assert all(before.max() < after.min() for before, after in zip(pieces, pieces[1:], strict=False))
+    assert all(before.max() < after.min() for before, after in itertools.pairwise(pieces))
     assert united(parts) == {7: entries}
 
 
