@@ -21,13 +21,13 @@ def moved(shell: Shell, position: Position) -> int:
 
 @pytest.fixture(params=["mutable", "late", "sealing", "stored"])
 def trimmed(request) -> Shell:
-    """A tracker with entries 0 to 9 of ledger 1 in one kind of bucket, of which 0 to 4 were trimmed."""
+    """A tracker with entries 0 to 9 of ledger 1 in one kind of bucket, of which 0 to 4, due last, were trimmed."""
     shell = Shell.with_limits(LATE)
     if request.param == "late":
         shell.add((LATER_MS, 9, 0))
         shell.core.seal_mutable_bucket(shell.now)
         shell.store()
-    shell.add(*[(DUE_MS + entry, 1, entry) for entry in range(10)])
+    shell.add(*[(DUE_MS + 100 - entry, 1, entry) for entry in range(10)])
     if request.param in {"sealing", "stored"}:
         shell.core.seal_mutable_bucket(shell.now)
     if request.param == "stored":
@@ -44,30 +44,29 @@ def test_what_is_above_keeps_its_deadline(trimmed):
     assert (after.pending_count, after.trimmed_count, after.mark_delete) == (before.pending_count, 5, Position(0, 7))
     assert after.epoch == before.epoch + 1
     drained = [row for row in trimmed.drain() if row[1] == 1]
-    assert drained == [(DUE_MS + entry, 1, entry) for entry in range(5, 10)]
+    assert drained == [(DUE_MS + 100 - entry, 1, entry) for entry in reversed(range(5, 10))]
 
 
 def test_what_was_trimmed_is_added_again_with_the_new_deadline(trimmed):
     """The old copy of a row, in memory or in a snapshot, neither comes out nor hides the new one."""
     moved(trimmed, BEFORE_ALL)
-    outcome = trimmed.add(*[(DUE_MS + 50 - entry, 1, entry) for entry in range(5)], (LATER_MS, 1, 7))
+    again = [(DUE_MS + 200 + entry, 1, entry) for entry in range(5)]
+    outcome = trimmed.add(*again, (LATER_MS, 1, 7))
     assert (outcome.added_count, outcome.duplicate.tolist(), len(outcome.below_mark_delete)) == (5, [5], 0)
     trimmed.core.check()
     drained = [row for row in trimmed.drain() if row[1] == 1]
-    assert drained == sorted(
-        [(DUE_MS + 50 - entry, 1, entry) for entry in range(5)] + [(DUE_MS + entry, 1, entry) for entry in range(5, 10)]
-    )
+    assert drained == [(DUE_MS + 100 - entry, 1, entry) for entry in reversed(range(5, 10))] + again
 
 
 def test_a_deadline_from_before_the_trim_is_forgotten():
     """A position that was rescheduled, trimmed and added again has the deadline of the last add alone."""
     shell = Shell.with_limits(LATE)
-    shell.add(*[(LATER_MS, 1, entry) for entry in range(3)])
+    shell.add((LATER_MS, 1, 0), (LATER_MS, 1, 1), (DUE_MS, 1, 2))
     shell.core.reschedule(IndexColumns.of([(DUE_MS + 30, 1, 1)]), shell.now)
     shell.core.advance_mark_delete(Position(1, 1), shell.now)
     moved(shell, Position(1, 0))
     shell.add((DUE_MS + 60, 1, 1))
-    assert shell.drain() == [(DUE_MS + 60, 1, 1), (LATER_MS, 1, 2)]
+    assert shell.drain() == [(DUE_MS, 1, 2), (DUE_MS + 60, 1, 1)]
 
 
 def test_a_move_forth_trims(trimmed):

@@ -349,6 +349,28 @@ class World(StoredWorld):
         self.model.mark_delete = position
         self.settle()
 
+    def move_cursor(self, position: Position) -> None:
+        """Move the cursor, back or forth, and keep what is above."""
+        self.hits["move during merge"] += any(isinstance(effect, MergeSnapshots) for effect in self.pending)
+        self.hits["move back"] += position < self.model.mark_delete
+        gone = [each for each in self.model.tracked if each <= position]
+        assert self.core.move_cursor(position, self.now) == len(gone)
+        for dropped in gone:
+            self.model.forget(dropped)
+        self.model.mark_delete = position
+        self.model.void_leases()
+        self.record_cursor()
+        self.settle()
+
+    def move_back_and_add_again(self, position: Position, delay_ms: int) -> None:
+        """Trim, move the cursor back, and add again with another deadline what was trimmed."""
+        tracked = sorted(self.model.tracked)
+        self.advance_mark_delete(position)
+        trimmed = [each for each in tracked if each not in self.model.tracked]
+        self.move_cursor(Position(0, -1))
+        self.add([(self.now_ms + delay_ms + each.entry_id, *each) for each in trimmed])
+        self.hits["trimmed and re-added"] += any(each in self.model.tracked for each in trimmed)
+
     def check_filter(self, ledger_id: int, first_entry: int, width: int) -> None:
         readable = [
             entry
