@@ -66,6 +66,7 @@ def test_a_deadline_from_before_the_trim_is_forgotten():
     shell.core.advance_mark_delete(Position(1, 1), shell.now)
     moved(shell, Position(1, 0))
     shell.add((DUE_MS + 60, 1, 1))
+    shell.core.check()
     assert shell.drain() == [(DUE_MS, 1, 2), (DUE_MS + 60, 1, 1)]
 
 
