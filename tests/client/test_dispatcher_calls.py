@@ -155,6 +155,15 @@ async def test_a_reset_goes_on_under_the_new_epoch(service, session, mark_delete
         await session.reset_cursor(Position(-2, 0))
 
 
+async def test_a_reset_forgets_everything_unless_it_is_told_otherwise(service, session):
+    """The index is kept only if the caller says so."""
+    service.on("ResetCursor", pb.ResetCursorResponse(epoch=8))
+    await session.reset_cursor(Position(3, 1))
+    await session.reset_cursor(Position(3, 1), keep_index=True)
+    first, second = service.requests_of("ResetCursor")
+    assert (first.keep_index, second.keep_index, second.epoch) == (False, True, 8)
+
+
 async def test_an_owner_deletes_in_its_epoch_and_anybody_without(service, client, session):
     """A delete by the session carries its epoch; a delete by the client carries none."""
     service.on("DeleteTracker", pb.DeleteTrackerResponse(deleted_count=6))

@@ -2,10 +2,11 @@
 
 import grpc
 import pytest
+from pyroaring import BitMap
 
-from delayed_tracker.client import InvalidInput, MessagePlace, Position, TrackerNotOpen
+from delayed_tracker.client import Cleared, InvalidInput, MessagePlace, Position, SessionClosed, TrackerNotOpen
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tests.client.aio.test_session import failing
+from tests.client.aio.test_session import failing, reason
 from tests.client.conftest import TOPIC
 
 
@@ -121,3 +122,49 @@ async def test_reads_of_a_tracker_that_nobody_opened_say_so(service, view):
     for call in (view.peek(1), view.explain(1, 1), view.histogram(from_ms=0, step_ms=1, bar_count=1), view.verify()):
         with pytest.raises(TrackerNotOpen):
             await call
+
+
+def memberships(*parts, error=None):
+    """Return the answer of a membership in these parts, and then an error."""
+
+    async def answer(_request, context):
+        for rows in parts:
+            yield pb.StreamMembershipResponse(
+                ledgers=[
+                    pb.LedgerMembership(ledger_id=ledger, entries=BitMap(entries).serialize())
+                    for ledger, entries in rows
+                ]
+            )
+        if error is not None:
+            await failing(*error)(None, context)
+
+    return answer
+
+
+async def test_a_membership_comes_by_ledger(service, view, session):
+    """Bitmaps come in the order of the answer; a view gives no epoch, a session its own."""
+    service.on("StreamMembership", memberships([(1, [5, 7]), (2, range(10_000))], [(2, [2**32 - 1])]))
+    for reader in (view, session):
+        found = [(part.ledger_id, list(part.entry_ids())) async for part in reader.membership()]
+        assert found == [(1, [5, 7]), (2, list(range(10_000))), (2, [2**32 - 1])]
+    first, second = service.requests_of("StreamMembership")
+    assert (first.HasField("epoch"), second.epoch, second.tracker.topic) == (False, session.epoch, TOPIC)
+
+
+async def test_a_membership_that_ends_early_raises(service, view):
+    """What came before the error was read; the error says that it is void."""
+    cleared = (grpc.StatusCode.ABORTED, reason("CLEARED"))
+    service.on("StreamMembership", memberships([(1, [5])], error=cleared))
+    found = []
+    with pytest.raises(Cleared):
+        async for part in view.membership():
+            found.append(part.ledger_id)  # noqa: PERF401  # what came before the error counts
+    assert found == [1]
+
+
+async def test_a_membership_needs_a_session_that_is_not_over(service, session):
+    """A session that was left reads nothing more."""
+    await session.leave()
+    with pytest.raises(SessionClosed):
+        await anext(aiter(session.membership()))
+    assert service.requests_of("StreamMembership") == []

@@ -15,6 +15,7 @@ READINGS = {
     "loaded_between": lambda shell: shell.core.loaded_between(0),
     "unloaded": lambda shell: shell.core.unloaded(),
     "filter_range": lambda shell: shell.core.filter_range(1, 0, 9),
+    "membership": lambda shell: shell.core.membership_part(shell.core.begin_membership()),
     "numbers": lambda shell: shell.core.numbers(shell.now_ms),
     "next_delivery_ms": lambda shell: shell.core.next_delivery_ms(),
     "check": lambda shell: shell.core.check(),

@@ -38,6 +38,8 @@ class StoredWorld(TwoClocks):
         self.catalogue: dict[int, SealedIndexes] = {}
         self.seal_numbers: dict[int, int] = {}
         """Seal numbers of the buckets of the catalogue, except foreign ones."""
+        self.consumed: dict[int, PositionBitmap] = {}
+        """Positions of buckets of the catalogue that are on record as consumed: those of a move of the cursor."""
         self.foreign: set[int] = set()
         """Buckets of the catalogue that another kind of tracker wrote."""
         self.in_force: dict[Position, tuple[int, int]] = {}
@@ -192,6 +194,7 @@ class StoredWorld(TwoClocks):
                     sealed.last,
                     sealed.bounds,
                     segment_bits=[PositionBitmap.of(segment.positions) for segment in segments],
+                    consumed=self.consumed.get(bucket_id, PositionBitmap()),
                     seal_number=self.seal_numbers.get(bucket_id),
                     is_foreign=bucket_id in self.foreign,
                 )
@@ -200,7 +203,9 @@ class StoredWorld(TwoClocks):
             for segment in segments:
                 alive = alive or int(segment.deliver_at_ms[-1]) > cutoff_ms
                 for deliver_at_ms, ledger_id, entry_id in segment if alive else ():
-                    if Position(ledger_id, entry_id) > self.model.mark_delete:
+                    if self._is_consumed(bucket_id, Position(ledger_id, entry_id)):
+                        self.hits["consumed at a move"] += Position(ledger_id, entry_id) > self.model.mark_delete
+                    elif Position(ledger_id, entry_id) > self.model.mark_delete:
                         self.hits["overlapping recovery"] += (ledger_id, entry_id) in expected
                         self.hits["foreign recovery"] += bucket_id in self.foreign
                         expected.setdefault(Position(ledger_id, entry_id), deliver_at_ms)
@@ -229,6 +234,17 @@ class StoredWorld(TwoClocks):
         self.stored = dict(self.catalogue)
         self.last_lease_id = 0
         self.settle()
+
+    def _is_consumed(self, bucket_id: int, position: Position) -> bool:
+        return bucket_id in self.consumed and self.consumed[bucket_id].has(position)
+
+    def record_cursor(self) -> None:
+        """Record what is consumed of every bucket of the catalogue, under the present epoch, as the service does."""
+        remaining = self.core.remaining()
+        for bucket_id, sealed in self.catalogue.items():
+            self.consumed[bucket_id] = PositionBitmap.of(sealed.indexes.positions)
+            self.consumed[bucket_id].subtract(remaining.get(bucket_id, PositionBitmap()))
+        self.catalogue_epoch = self.core.epoch
 
     def store_and_restart(self) -> None:
         """Let every effect in flight succeed, then crash."""

@@ -1,6 +1,7 @@
 """The verbs of a tracker played on the core and on the model: every answer is compared."""
 
 import pytest
+from pyroaring import BitMap
 
 from delayed_tracker.core.engine.effects import LoadSegments, MergeSnapshots, StoreSnapshot
 from delayed_tracker.core.engine.leases import LeaseAck
@@ -348,6 +349,28 @@ class World(StoredWorld):
         self.model.mark_delete = position
         self.settle()
 
+    def move_cursor(self, position: Position) -> None:
+        """Move the cursor, back or forth, and keep what is above."""
+        self.hits["move during merge"] += any(isinstance(effect, MergeSnapshots) for effect in self.pending)
+        self.hits["move back"] += position < self.model.mark_delete
+        gone = [each for each in self.model.tracked if each <= position]
+        assert self.core.move_cursor(position, self.now) == len(gone)
+        for dropped in gone:
+            self.model.forget(dropped)
+        self.model.mark_delete = position
+        self.model.void_leases()
+        self.record_cursor()
+        self.settle()
+
+    def move_back_and_add_again(self, position: Position, delay_ms: int) -> None:
+        """Trim, move the cursor back, and add again with another deadline what was trimmed."""
+        tracked = sorted(self.model.tracked)
+        self.advance_mark_delete(position)
+        trimmed = [each for each in tracked if each not in self.model.tracked]
+        self.move_cursor(Position(0, -1))
+        self.add([(self.now_ms + delay_ms + each.entry_id, *each) for each in trimmed])
+        self.hits["trimmed and re-added"] += any(each in self.model.tracked for each in trimmed)
+
     def check_filter(self, ledger_id: int, first_entry: int, width: int) -> None:
         readable = [
             entry
@@ -374,6 +397,16 @@ class World(StoredWorld):
     def check_contains(self, positions: list[Position]) -> None:
         found = self.core.contains(PositionColumns.of(positions))
         assert found.tolist() == [position in self.model.tracked for position in positions]
+
+    def check_membership(self) -> None:
+        reading, found = self.core.begin_membership(), set()
+        while not reading.is_over:
+            for ledger_id, encoded in self.core.membership_part(reading):
+                entries = {Position(ledger_id, entry) for entry in BitMap.deserialize(encoded)}
+                assert entries, "no bitmap is empty"
+                assert not entries & found, "no position comes twice"
+                found |= entries
+        assert found == self.model.tracked.keys()
 
     def close_and_restart(self, number: int) -> None:
         """Close in order: leases end, verbs are refused, effect results still arrive. Then clear the memory."""

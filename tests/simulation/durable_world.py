@@ -232,6 +232,53 @@ class DurableWorld(DurableDispatcher):
         self.offer_counts.clear()
         await self.open()
 
+    async def move_cursor(self):
+        """Move the cursor and keep the index: what is tracked above it stays, the rest above it is offered again."""
+        position = self.random.choice([BEFORE_ALL, *sorted(self.deadlines)]) if self.deadlines else BEFORE_ALL
+        for task in list(self.calls):
+            task.cancel()
+        if self.random.random() < 0.2:
+            await self._finished(self.registry.close_tracker(KEY, self.epoch))
+        if self.random.random() < 0.4:
+            await self._crash_while_moving(position)
+        self.note("move", position)
+        while True:
+            try:
+                moved = await self._finished(self.registry.move_cursor(KEY, self.epoch, position))
+                break
+            except StorageError:
+                self.calm_down()
+        for poll in self.polls:
+            poll.cancel()
+        await settle()
+        below = {other for other in self.deadlines if other <= position}
+        dropped, again = below - self.acked, self.acked - below
+        assert moved.cleared_count <= len(dropped | self.undone), "more is dropped than there was"
+        self.mark_delete = position
+        for known in (self.acked, self.delivered, self.answered, self.cleared):
+            known.update(dropped)
+            known.difference_update(again)
+        for known in (self.once_answered, self.cancelled, self.undone, self.in_doubt, self.sent):
+            known.difference_update(again)
+        for other in again:
+            self.not_before.pop(other, None)
+            self.offer_counts.pop(other, None)
+        self.log.inner.tracked.difference_update(below)
+        self.came_again.clear()
+        await self.open()
+
+    async def _crash_while_moving(self, position):
+        """Crash at any await of a move, which has no answer then, and is repeated."""
+        self.note("crash while moving", position)
+        moving = asyncio.create_task(self.registry.move_cursor(KEY, self.epoch, position))
+        for _ in range(self.random.randrange(40)):
+            await asyncio.sleep(0)
+        if self.random.random() < 0.3:
+            await elapse(self.clock, self.random.choice((1, 60, 700)))
+        if moving.done() and moving.exception() is None:
+            self.epoch = moving.result().epoch
+        await self.crash()
+
     async def import_rebuilt(self):
         for task in list(self.calls):
             task.cancel()
@@ -275,6 +322,8 @@ class DurableWorld(DurableDispatcher):
             await self.crash_before_the_log()
         if self.random.random() < 0.006:
             await self.reset()
+        if self.random.random() < 0.012:
+            await self.move_cursor()
         # A crash comes at any await: between two turns of the event loop.
         if self.random.random() < 0.02:
             for _ in range(self.random.randrange(12)):

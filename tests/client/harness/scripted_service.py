@@ -63,6 +63,14 @@ class ScriptedService:
             "request_deserializer": GetMessageClass(descriptor.input_type).FromString,
             "response_serializer": GetMessageClass(descriptor.output_type).SerializeToString,
         }
+
+        async def answer_in_parts(request: Message, context: grpc.aio.ServicerContext):
+            self.requests.append((method, request))
+            async for part in self.answers[method](request, context):
+                yield part
+
+        if descriptor.server_streaming and not descriptor.client_streaming:
+            return grpc.unary_stream_rpc_method_handler(answer_in_parts, **codecs)
         if method == STREAM:
             return grpc.stream_stream_rpc_method_handler(answer_each, **codecs)
         if descriptor.client_streaming:

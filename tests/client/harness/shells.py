@@ -62,6 +62,9 @@ class Threaded:
     def list_trackers(self, *arguments, **options):
         return each(self.used.list_trackers(*arguments, **options))
 
+    def membership(self):
+        return each(self.used.membership())
+
     def add_stream(self, batches):
         return each(self.used.add_stream(batches))
 

@@ -24,6 +24,7 @@ NEVER_REPEATED = {
     "ResetCursor",
     "SealBucket",
     "ImportSnapshots",
+    "StreamMembership",
 }
 
 
@@ -42,8 +43,9 @@ def test_every_call_waits_or_none_does(wait):
     """The service's default and the repeated calls have the same setting, and only streams never wait."""
     config = json.loads(service_config(ClientSettings(wait_for_ready=wait)))["methodConfig"]
     assert {"service": SERVICE.full_name} in config[1]["name"]
-    streams = {method.name for method in SERVICE.methods if method.client_streaming}
-    assert {name["method"] for name in config[2]["name"]} == streams == {STREAM, "ImportSnapshots"}
+    streams = {method.name for method in SERVICE.methods if method.client_streaming or method.server_streaming}
+    names = {name["method"] for name in config[2]["name"]}
+    assert names == streams == {STREAM, "ImportSnapshots", "StreamMembership"}
     assert [row["waitForReady"] for row in config] == [wait, wait, False]
 
 

@@ -402,6 +402,25 @@ class TrackerCore:
         self._state.mark_delete = mark_delete
         return self.clear(now)
 
+    def move_cursor(self, mark_delete: Position, now: Instant) -> int:
+        """Take a new mark-delete position, higher or lower, and keep what is tracked above; return the number dropped.
+
+        Leases return, and the epoch rises. What was acknowledged or trimmed before is not tracked until it is added again,
+        with the deadline that it then has. Effects in flight stay valid; the old epoch may fail to commit.
+
+        Raises: InvalidInput as :meth:`reset_cursor`, TrackerClosed.
+        """
+        self._state.require_open()
+        if mark_delete != BEFORE_ALL:
+            require_cursor_position("mark_delete", mark_delete)
+        state = self._upkeep.settled()
+        state.epoch += 1
+        returning.release_all(state)
+        dropped = removing.move_cursor(state, self._lifecycle, mark_delete)
+        self._lifecycle.replay_required = False  # the dispatcher replays all that may be missing
+        self._upkeep.finish(now)
+        return dropped
+
     def begin_epoch(self, epoch: int, now: Instant) -> None:
         """Begin the epoch of a new owner: all leases return. Effects in flight stay valid; the old epoch may fail to commit.
 

@@ -9,7 +9,8 @@ A narrow value is a row's distance to the row before, less ``step``, the least o
 4 or 8 bytes. So a ledger's consecutive entries take no bytes, and deadlines of one week about four each.
 
 Kinds: 1 added and 2 rescheduled (deadline, ledger, entry), 3 removed (ledger, entry), 4 mark-delete and 5 offered
-through (a ledger and an entry, of one row).
+through (a ledger and an entry, of one row), 6 cursor moved (ledger and entry of two rows: where it stands, and through
+where nothing was tracked).
 """
 
 import struct
@@ -20,6 +21,7 @@ import numpy as np
 from delayed_tracker.core.values.changes import (
     Added,
     Change,
+    CursorMoved,
     MarkDeleteAdvanced,
     OfferedThrough,
     Removed,
@@ -36,8 +38,8 @@ does not bound what a damaged count allocates."""
 _HEADER: Final = struct.Struct("<BI")
 _COLUMN: Final = struct.Struct("<Bqq")
 _NARROW: Final = {width: np.dtype(f"<u{width}") for width in (1, 2, 4, 8)}
-_ADDED, _RESCHEDULED, _REMOVED, _MARK_DELETE, _OFFERED = range(1, 6)
-_COLUMN_COUNTS: Final = {_ADDED: 3, _RESCHEDULED: 3, _REMOVED: 2, _MARK_DELETE: 2, _OFFERED: 2}
+_ADDED, _RESCHEDULED, _REMOVED, _MARK_DELETE, _OFFERED, _MOVED = range(1, 7)
+_COLUMN_COUNTS: Final = {_ADDED: 3, _RESCHEDULED: 3, _REMOVED: 2, _MARK_DELETE: 2, _OFFERED: 2, _MOVED: 2}
 
 
 def encode_change(change: Change) -> bytes:
@@ -50,9 +52,11 @@ def encode_change(change: Change) -> bytes:
         case Removed(positions):
             return _encode(_REMOVED, positions.ledger_id, positions.entry_id)
         case MarkDeleteAdvanced(position):
-            return _encode(_MARK_DELETE, *_one(position))
+            return _encode(_MARK_DELETE, *_places(position))
         case OfferedThrough(position):
-            return _encode(_OFFERED, *_one(position))
+            return _encode(_OFFERED, *_places(position))
+        case CursorMoved(mark_delete, trimmed_through):
+            return _encode(_MOVED, *_places(mark_delete, trimmed_through))
 
 
 def decode_change(record: bytes) -> Change:
@@ -83,14 +87,18 @@ def decode_change(record: bytes) -> Change:
             return Rescheduled(IndexColumns(*columns))
         case 3:
             return Removed(PositionColumns(*columns))
-    if count != 1:
-        raise _corrupt(record, f"one position was expected, not {count}")
-    position = Position(int(columns[0][0]), int(columns[1][0]))
-    return MarkDeleteAdvanced(position) if kind == _MARK_DELETE else OfferedThrough(position)
+    expected = 2 if kind == _MOVED else 1
+    if count != expected:
+        raise _corrupt(record, f"{expected} positions were expected, not {count}")
+    places = [Position(int(ledger_id), int(entry_id)) for ledger_id, entry_id in zip(*columns, strict=True)]
+    if kind == _MOVED:
+        return CursorMoved(*places)
+    return MarkDeleteAdvanced(*places) if kind == _MARK_DELETE else OfferedThrough(*places)
 
 
-def _one(position: Position) -> tuple[Int64Array, Int64Array]:
-    return np.array([position.ledger_id], np.int64), np.array([position.entry_id], np.int64)
+def _places(*positions: Position) -> tuple[Int64Array, Int64Array]:
+    ledger_ids, entry_ids = zip(*positions, strict=True)
+    return np.array(ledger_ids, np.int64), np.array(entry_ids, np.int64)
 
 
 def _encode(kind: int, *columns: Int64Array) -> bytes:

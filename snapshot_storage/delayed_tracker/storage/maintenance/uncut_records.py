@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Final
 
-from delayed_tracker.core.values.changes import OfferedThrough
+from delayed_tracker.core.values.changes import CursorMoved, OfferedThrough
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.storage.add_log import AddLog, LogExtent, LoggedRecord
 from delayed_tracker.storage.codec.log_records import decode_change
@@ -51,6 +51,8 @@ async def claim_in_force(log: AddLog, extent: LogExtent, mark: LogMark, attempt:
             change = decode_change(each.record)
             if isinstance(change, OfferedThrough) and each.number > extent.claims_void_through:
                 claim = change.position
+            elif isinstance(change, CursorMoved):
+                claim = min(claim, change.mark_delete)
     return claim
 
 

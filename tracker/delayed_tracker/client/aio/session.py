@@ -221,12 +221,17 @@ class TrackerSession(TrackerView):
         """Drop all positions up to and including a position, because they are acknowledged."""
         return await self._perform(self._rules.advance_mark_delete(Position(ledger_id, entry_id)))
 
-    async def reset_cursor(self, mark_delete: Position | None) -> ResetAnswer:
+    async def reset_cursor(self, mark_delete: Position | None, *, keep_index: bool = False) -> ResetAnswer:
         """Remove all positions and set a new mark-delete position, which may be lower than the old one.
 
-        The session continues with a new epoch; replay from the position in the answer. None is before the first entry.
+        The session continues with a new epoch; replay from the position in the answer.
+
+        Args:
+            mark_delete: the position; None is before the first entry.
+            keep_index: remove only what is at or below the position. What is tracked above it keeps its deadline; what was
+                acknowledged or dropped before and lies above it is tracked again when the replay offers it.
         """
-        return await self._perform(self._rules.reset_cursor(mark_delete))
+        return await self._perform(self._rules.reset_cursor(mark_delete, keep_index=keep_index))
 
     async def clear(self) -> int:
         """Remove all positions, durably; return their number. The session continues with a new epoch."""

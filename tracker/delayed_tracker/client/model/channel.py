@@ -6,6 +6,7 @@ These calls are not retried:
 - polls: a hand-off whose answer was lost must not take more positions, and the caller repeats a leased poll;
 - ClearMessages, ResetCursor, DeleteTracker and CloseTracker: the service would answer the repeated call with an error;
 - ImportSnapshots: its stream is made while it is sent;
+- StreamMembership: the caller drops what it has read before it reads again;
 - CancelMessages and SealBucket: the service would answer the repeated call as if there had been nothing to do.
 
 Calls about ledgers change nothing, so all of them may be repeated.

@@ -301,12 +301,13 @@ class SessionRules(ViewRules):
         answer = yield from ask("AdvanceMarkDelete", request, pb.AdvanceMarkDeleteResponse)
         return MarkDeleteAnswer(convert.position(answer.mark_delete), answer.trimmed_count)
 
-    def reset_cursor(self, mark_delete: Position | None) -> Exchange[ResetAnswer]:
+    def reset_cursor(self, mark_delete: Position | None, *, keep_index: bool) -> Exchange[ResetAnswer]:
         """Call ResetCursor; later calls carry the new epoch."""
         request = pb.ResetCursorRequest(
             tracker=self.tracker,
             epoch=self.epoch,
             mark_delete=None if mark_delete is None else place_message("mark_delete", mark_delete),
+            keep_index=keep_index,
         )
         answer = yield from ask("ResetCursor", request, pb.ResetCursorResponse)
         self.epoch = answer.epoch

@@ -81,10 +81,15 @@ class BucketCopies:
         memory = bucket.memory
         if memory is None or memory.removed_count <= len(bucket.bits) + _REMOVED_COPIES_SLACK:
             return
+        self.compact(bucket)
+
+    def compact(self, bucket: Bucket) -> None:
+        """Drop the removed copies of a bucket in memory, and what is known of them. O(its copies)."""
+        assert bucket.memory is not None
         runs = self._heap.of_bucket(bucket.key)
-        memory.open_run = None
+        bucket.memory.open_run = None
         self._rebuild(bucket, runs)
-        memory.forget_removed()
+        bucket.memory.forget_removed()
 
     def drop_removed(self, bucket: Bucket) -> None:
         """Drop the copies of a bucket that do not count. O(its copies)."""

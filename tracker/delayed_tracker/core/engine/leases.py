@@ -303,7 +303,7 @@ class LeaseTable:
         return returned
 
     def drop_through(self, position: Position) -> None:
-        """Forget leased positions at or below ``position``; they are never leased again. Amortised O(positions)."""
+        """Forget leased positions at or below ``position``; they are not leased again before :meth:`clear`. Amortised O(positions)."""
         self.ended.forget_through(position)
         self._dropped_through = max(self._dropped_through, position)
         self._dropped_count += self.bits.remove_through(position)

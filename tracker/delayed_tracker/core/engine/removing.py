@@ -4,7 +4,7 @@ import numpy as np
 
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState
-from delayed_tracker.core.values.changes import MarkDeleteAdvanced, Removed
+from delayed_tracker.core.values.changes import CursorMoved, MarkDeleteAdvanced, Removed
 from delayed_tracker.core.values.columns import Position, PositionColumns
 from delayed_tracker.core.values.verb_results import CancelOutcome, LeaseOutcome
 
@@ -75,6 +75,19 @@ def trim(state: TrackerState, lifecycle: BucketLifecycle, mark_delete: Position)
     state.mark_delete = mark_delete
     state.note(MarkDeleteAdvanced(mark_delete))
     trimmed, buckets = state.trim(mark_delete)
+    state.counters.trimmed += trimmed
+    lifecycle.retire(buckets)
+    return trimmed
+
+
+def move_cursor(state: TrackerState, lifecycle: BucketLifecycle, mark_delete: Position) -> int:
+    """Take a mark-delete position, lower or higher; forget what is at or below it, no lease holds, and return the number.
+
+    What was forgotten before and lies above it can be added again.
+    """
+    through = max(state.mark_delete, mark_delete)
+    state.note(CursorMoved(mark_delete, through))
+    trimmed, buckets = state.move_cursor(mark_delete, through)
     state.counters.trimmed += trimmed
     lifecycle.retire(buckets)
     return trimmed

@@ -10,7 +10,7 @@ from delayed_tracker.core.engine import adding
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.rules.net_changes import net_changes
-from delayed_tracker.core.values.changes import Change
+from delayed_tracker.core.values.changes import Change, CursorMoved
 from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
 
 
@@ -19,9 +19,27 @@ def replay(state: TrackerState, lifecycle: BucketLifecycle, numbers: Sequence[in
 
     They count towards ``recovered``: what they remove was recovered and is gone again. The tracker has a journal.
     """
+    assert state.journal is not None
+    assert numbers[0] > state.journal.last_number
+    begin = 0
+    for end, change in enumerate(changes):
+        if isinstance(change, CursorMoved):
+            # What came before ends with it, and what comes after is above another position.
+            _replay_net(state, lifecycle, numbers[begin:end], changes[begin:end])
+            _move_cursor(state, lifecycle, change)
+            state.journal.last_number = numbers[end]
+            begin = end + 1
+    _replay_net(state, lifecycle, numbers[begin:], changes[begin:])
+
+
+def _replay_net(
+    state: TrackerState, lifecycle: BucketLifecycle, numbers: Sequence[int], changes: Sequence[Change]
+) -> None:
+    """Apply changes that do not move the cursor back, if there are any, by their net effect."""
     journal = state.journal
     assert journal is not None
-    assert numbers[0] > journal.last_number
+    if not numbers:
+        return
     net = net_changes(numbers, changes)
     if net.mark_delete is not None and net.mark_delete > state.mark_delete:
         state.mark_delete = net.mark_delete
@@ -37,6 +55,12 @@ def replay(state: TrackerState, lifecycle: BucketLifecycle, numbers: Sequence[in
     if net.offered_through is not None:
         state.offered_through = net.offered_through
     journal.last_number = numbers[-1]
+
+
+def _move_cursor(state: TrackerState, lifecycle: BucketLifecycle, moved: CursorMoved) -> None:
+    trimmed, buckets = state.move_cursor(moved.mark_delete, moved.trimmed_through)
+    state.counters.recovered -= trimmed
+    lifecycle.retire(buckets)
 
 
 def _track(state: TrackerState, lifecycle: BucketLifecycle, indexes: IndexColumns) -> None:

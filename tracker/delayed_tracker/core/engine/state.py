@@ -296,6 +296,24 @@ class TrackerState:
         self.counters.tracked -= trimmed
         return trimmed, buckets
 
+    def move_cursor(self, mark_delete: Position, through: Position) -> tuple[int, list[Bucket]]:
+        """Take a mark-delete position, lower or higher, after clearing every bit at or below ``through``. No lease is held.
+
+        Positions between the two may be added again. Their copies in memory would then count, and are dropped. Rows in
+        snapshots count under their own buckets' bits alone, which are not set again.
+
+        Returns: as :meth:`trim`. Cost: O(buckets + ledgers), and O(copies) of the buckets that no snapshot has.
+        """
+        assert not self.leases.leased_count
+        trimmed = self.trim(through)
+        self.leases.clear()  # what it has dropped through would be dropped from later leases, too
+        self.mark_delete = mark_delete
+        self.offered_through = min(self.offered_through, mark_delete)
+        for bucket in self.members.buckets.values():
+            if bucket.memory is not None and bucket.memory.removed_count:
+                self.copies.compact(bucket)
+        return trimmed
+
     # -- buckets -----------------------------------------------------------------------------------------------------
 
     def insert_sealed(

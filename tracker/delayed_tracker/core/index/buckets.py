@@ -51,7 +51,10 @@ class MemoryCopies:
         self.note_trimmed(len(positions))
 
     def note_trimmed(self, count: int) -> None:
-        """Count removed copies whose positions can never be added again (they are below mark-delete)."""
+        """Count removed copies whose positions cannot be added again: they are below mark-delete.
+
+        Before it falls, the copies are dropped.
+        """
         self.removed_count += count
         if self.open_run is not None:
             self.open_run.suspect = True

@@ -266,6 +266,11 @@ class Membership:
             default=None,
         )
 
+    def count_between(self, ledger_id: int, first: int, stop: int) -> int:
+        """Return the number of tracked entries of a ledger in [first, stop). O(containers in the range)."""
+        bitmaps = (bucket.bits.bitmap_of(ledger_id) for bucket in self._by_ledger.get(ledger_id, ()))
+        return sum(bitmap.range_cardinality(first, stop) for bitmap in bitmaps if bitmap is not None)
+
     def entries_between(self, ledger_id: int, first: int, stop: int) -> BitMap:
         """Return a new bitmap of the tracked entries of a ledger in [first, stop). O(buckets of the ledger + result)."""
         found = BitMap()

@@ -17,8 +17,10 @@ LEDGERS_MAX: Final = 512
 _ROOM_MIN: Final = PART_BYTES // 4
 """A part with less room left is complete: what fits would cut the next ledger into pieces that are too small."""
 _CONTAINER_ENTRIES: Final = 1 << 16
-_CONTAINER_BYTES: Final = 8_192 + 2 * 4 + 1
-"""Bytes of the largest container of a portable bitmap: its content, its two fields in the header, and its run flag."""
+_CONTAINER_HEADER_BYTES: Final = 2 * 4 + 1
+"""Bytes of a container in the header of a portable bitmap: its key and size, its offset, and its run flag."""
+_CONTAINER_BYTES: Final = 8_192 + _CONTAINER_HEADER_BYTES
+"""Bytes of the largest container."""
 _AROUND_BYTES: Final = 64
 """Bytes around the containers of a bitmap: its cookie, its field in the message, and its ledger."""
 
@@ -57,19 +59,31 @@ class MembershipReading:
             if first is None:
                 self._next_ledger()
                 continue
-            # Containers begin at multiples of their size, so a window of whole ones has a known size at most.
-            containers = (room - _AROUND_BYTES) // _CONTAINER_BYTES
-            stop = (first // _CONTAINER_ENTRIES + containers) * _CONTAINER_ENTRIES
+            last = members.last_entry(ledger_id)
+            stop = _reach(members, ledger_id, first, last, room - _AROUND_BYTES)
             entries = members.entries_between(ledger_id, first, stop)
             entries.run_optimize()
             encoded = entries.serialize()
             part.append((ledger_id, encoded))
             room -= len(encoded) + _AROUND_BYTES
             self._first_entry = stop
-            if members.last_entry(ledger_id) < stop:
+            if last < stop:
                 self._next_ledger()
         return part
 
     def _next_ledger(self) -> None:
         self._place += 1
         self._first_entry = 0
+
+
+def _reach(members: Membership, ledger_id: int, first: int, last: int, room: int) -> int:
+    """Return the end of a range of whole containers, from an entry on, whose bitmap certainly has room. O(containers)."""
+    begin, containers = first // _CONTAINER_ENTRIES, room // _CONTAINER_BYTES
+    while (stop := (begin + containers) * _CONTAINER_ENTRIES) <= last:
+        # Sparse containers are lists, of two bytes for each entry.
+        wider = 2 * containers
+        count = members.count_between(ledger_id, first, (begin + wider) * _CONTAINER_ENTRIES)
+        if min(count, wider) * _CONTAINER_HEADER_BYTES + 2 * count > room:
+            break
+        containers = wider
+    return stop

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from delayed_tracker.core.values.changes import (
     Added,
     Change,
+    CursorMoved,
     MarkDeleteAdvanced,
     OfferedThrough,
     Removed,
@@ -39,7 +40,10 @@ class NetChanges:
 
 
 def net_changes(numbers: Sequence[int], changes: Sequence[Change]) -> NetChanges:
-    """Return the net effect of changes, given with their numbers in ascending order. O(n log n) in their positions."""
+    """Return the net effect of changes, given with their numbers in ascending order. O(n log n) in their positions.
+
+    None of them moves the cursor back.
+    """
     mark_delete: Position | None = None
     offered_through: Position | None = None
     parts: list[IndexColumns] = []
@@ -61,6 +65,8 @@ def net_changes(numbers: Sequence[int], changes: Sequence[Change]) -> NetChanges
                 mark_delete = change.mark_delete if mark_delete is None else max(mark_delete, change.mark_delete)
             case OfferedThrough():
                 offered_through = change.position
+            case CursorMoved():
+                raise AssertionError("what comes before and after it has no net effect together")
     rows = IndexColumns.concat(parts)
     step_of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     ends, begins = (np.array([step[which] for step in steps], np.bool_)[step_of] for which in (1, 2))

@@ -42,6 +42,22 @@ class MarkDeleteAdvanced:
 
 
 @dataclass(frozen=True, slots=True)
+class CursorMoved:
+    """Another mark-delete position, which may be lower, and what is tracked above it stays.
+
+    The dispatcher's claim ends there, unless it is lower.
+    """
+
+    mark_delete: Position
+    """BEFORE_ALL if the cursor stands before the first entry."""
+    trimmed_through: Position
+    """Nothing at or below was tracked when the cursor was moved, and nothing of it is until it is added again.
+
+    The higher of the position before and ``mark_delete``.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class OfferedThrough:
     """A new claim of the dispatcher, or the end of the old one.
 
@@ -52,4 +68,4 @@ class OfferedThrough:
     """BEFORE_ALL if there is no claim."""
 
 
-Change: TypeAlias = Added | Rescheduled | Removed | MarkDeleteAdvanced | OfferedThrough
+Change: TypeAlias = Added | Rescheduled | Removed | MarkDeleteAdvanced | CursorMoved | OfferedThrough

@@ -373,8 +373,13 @@ class TrackerServicer(InspectionServicer):
         """See tracker.proto."""
         mark_delete = to_mark_delete(request.mark_delete) if request.HasField("mark_delete") else BEFORE_ALL
         key = to_key(request.tracker)
-        reset = await self._registry.clear(key, require_epoch(request.epoch), reset_to=mark_delete)
-        self._registry.events.cleared(key, reset)
+        epoch = require_epoch(request.epoch)
+        if request.keep_index:
+            reset = await self._registry.move_cursor(key, epoch, mark_delete)
+            self._registry.events.cursor_moved(key, reset, mark_delete)
+        else:
+            reset = await self._registry.clear(key, epoch, reset_to=mark_delete)
+            self._registry.events.cleared(key, reset)
         response = tracker_pb2.ResetCursorResponse(epoch=reset.epoch, cleared_count=reset.cleared_count)
         if mark_delete != BEFORE_ALL:
             response.replay_from.CopyFrom(from_position(after(mark_delete)))

@@ -77,6 +77,8 @@ class StorageAccess:
         It distinguishes an epoch of this process from the same epoch of another one.
         """
         self.failures = FailureLog(clock, retry_ms=retry_ms)
+        self.retry_ms = retry_ms
+        """Pause before the service repeats what failed after all attempts, in milliseconds."""
         self._limits = limits
         self._clock = clock
         self._rng = rng

@@ -19,6 +19,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.storage.cursor_fall import fallen_entries
 from delayed_tracker.service.storage.log_replay import LogReplay
 from delayed_tracker.service.telemetry.storage_log import LOG_MISSING, SNAPSHOT_LOST
 from delayed_tracker.storage.add_log import LogExtent
@@ -33,7 +34,7 @@ from delayed_tracker.storage.errors import (
     StorageFormatUnsupported,
 )
 from delayed_tracker.storage.maintenance.claiming import claim_tracker
-from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, CatalogueState, LogMark
+from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, CatalogueState, LogMark, StoredThrough
 from delayed_tracker.storage.summary import BucketSummary, decode_summary
 
 Answer = TypeVar("Answer")
@@ -163,6 +164,8 @@ class TrackerRecovery:
                 core, mark, extent, lost_from=min(lost_from, default=None), lost_count=lost_count
             )
             self.lost_record_count = replay.lost_count
+            if core.mark_delete < state.mark_delete_in_force:
+                await self._record_fall(state, core)
             if not self._access.logs_changes:
                 await self._empty_log(core, state)
         elif (void := self._void_mark(state, None)) != state.log_mark:
@@ -211,6 +214,27 @@ class TrackerRecovery:
         await self._record_mark(state, LogMark(through, log=self._access.log_id))
         await self._attempt(lambda: log.cut([(*self._key, through)]))
         self.log_bytes = 0
+
+    async def _record_fall(self, state: CatalogueState, core: TrackerCore) -> None:
+        """Record a mark-delete position that the log has lowered, before anything is added between it and the old one.
+
+        A cut of the log would leave the old position, and the next recovery would drop what is added.
+        """
+        entries = await fallen_entries(
+            state.entries, core.remaining(), core.mark_delete, access=self._access, counters=self._counters
+        )
+        stored = core.stored_through()
+        record = partial(
+            self._storage.replace,
+            *self._key,
+            remove=[entry.bucket_id for entry in entries],
+            add=entries,
+            epoch=state.epoch,
+            writer=self._access.writer,
+            mark_delete=core.mark_delete,
+            mark=StoredThrough(None if stored == BEFORE_ALL else stored),
+        )
+        await self._attempt(record)
 
     async def _record_mark(self, state: CatalogueState, mark: LogMark) -> None:
         record = partial(

@@ -17,6 +17,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.storage.cursor_fall import fallen_entries
 from delayed_tracker.service.telemetry.storage_log import CHECKPOINT_FAILED, FENCED
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, StorageError, StorageFormatUnsupported
 from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, Mark, StoredThrough
@@ -233,6 +234,30 @@ class SnapshotWriter(Publication):
         )
         return state
 
+    async def complete_undo(self, epoch: int) -> None:
+        """Complete the undo steps that are left; the caller holds ``catalogue_lock``. Raises StorageError."""
+        if self.undoing:
+            await self.replace(remove=(), add=(), epoch=epoch)
+
+    async def record_cursor(self, look: Callable[[], Mapping[int, PositionBitmap]]) -> None:
+        """Record the mark-delete position of now, which may have fallen, and all that is consumed, in one write.
+
+        The caller holds ``catalogue_lock`` since before the position changed, and no undo step was left then: no other
+        write may record the position, or restore an entry of before.
+
+        Args:
+            look: returns the positions that each stored bucket tracks now.
+        Raises:
+            SnapshotConflict: another process owns the tracker.
+            StorageUnavailable: the write may have been applied; repeat it.
+            LogBroken: nothing is written any more.
+        """
+        known = await self.attempt(lambda: self._storage.list(*self._tracker))
+        entries = await fallen_entries(
+            known.entries, look(), self._results.mark_delete, access=self._access, counters=self._counters
+        )
+        await self.replace(remove=[entry.bucket_id for entry in entries], add=entries, epoch=self._results.epoch)
+
     async def record_consumed(self, look: Callable[[], Consumption]) -> Consumption | None:
         """Record the consumed positions of each bucket, and remove deleted buckets from the catalogue, in one write.
 
@@ -244,9 +269,8 @@ class SnapshotWriter(Publication):
         """
         try:
             async with self.catalogue_lock:
-                if self.undoing:
-                    # A catalogue that still names what is to be undone does not contain what the mark says.
-                    await self.replace(remove=(), add=(), epoch=self._results.epoch)
+                # A catalogue that still names what is to be undone does not contain what the mark says.
+                await self.complete_undo(self._results.epoch)
                 consumption = look()
                 gone, mark = consumption.gone, consumption.mark
                 await self._results.until_logged()

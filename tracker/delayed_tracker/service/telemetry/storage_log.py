@@ -28,6 +28,7 @@ LOG_MISSING: Final = (
 RECOVERY_FAILED: Final = "tracker not recovered"
 RELOAD_FAILED: Final = "idle tracker not brought back into memory"
 CHECKPOINT_FAILED: Final = "consumed positions not recorded, they come back as duplicates"
+CURSOR_NOT_RECORDED: Final = "moved cursor not recorded, its call waits"
 FENCED: Final = "another owner has taken over the tracker"
 
 REPEATED_AFTER_MS: Final = 60_000

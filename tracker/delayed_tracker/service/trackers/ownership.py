@@ -1,23 +1,26 @@
 """Owners of one tracker: an open raises the epoch, and an import replaces all that is tracked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from delayed_tracker.core.rules.recovery import RecoveryPlan
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.service.clock import pause
 from delayed_tracker.service.errors import PollEnded, ServiceError
+from delayed_tracker.service.telemetry.storage_log import CURSOR_NOT_RECORDED
 from delayed_tracker.service.trackers.components import HostState, SharedComponents
 from delayed_tracker.service.trackers.gate import TrackerGate
-from delayed_tracker.service.trackers.results import Adopted, Opened
-from delayed_tracker.storage.errors import SnapshotConflict
+from delayed_tracker.service.trackers.results import Adopted, Cleared, Opened
+from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
 from delayed_tracker.storage.protocol import CatalogueEntry
 
 
 class Ownership:
     """Changes of the owner, each under a new epoch that is durable before it is answered."""
 
-    __slots__ = ("_gate", "_shared", "add_log_missing", "is_adopting", "is_unclaimed")
+    __slots__ = ("_gate", "_is_moving_cursor", "_shared", "add_log_missing", "is_adopting", "is_unclaimed")
 
     def __init__(self, gate: TrackerGate, shared: SharedComponents) -> None:
         self.is_unclaimed = True
@@ -26,6 +29,7 @@ class Ownership:
         """True if the tracker was recovered without the add log of its last owner."""
         self.is_adopting = False
         """True while an import replaces the buckets in the catalogue."""
+        self._is_moving_cursor = False
         self._gate = gate
         self._shared = shared
 
@@ -38,6 +42,9 @@ class Ownership:
             TrackerNotOpen: it was closed meanwhile; recover it again.
         """
         recovered_count = 0
+        if self._is_moving_cursor:
+            async with self._gate.runner.catalogue_lock:  # an owner must not be told a position that a crash undoes
+                self._gate.require_core()
         if self.is_unclaimed:
             # The recovery has recorded an epoch that no owner has yet.
             self.is_unclaimed = False
@@ -83,6 +90,61 @@ class Ownership:
                         self._gate.owner = owner
                         self._gate.end_waits(lambda: PollEnded(self._gate.key, "FENCED"))
             self._gate.catalogue_waits.note_written(epoch, ())
+
+    async def move_cursor(self, epoch: int, mark_delete: Position) -> Cleared:
+        """Take a new mark-delete position, and keep what is tracked above it; return when that is durable.
+
+        Leases and waiting polls end, and the epoch rises. No other write to the catalogue comes between the step and its
+        record: one with the new position alone would bring back what was trimmed under the old one.
+
+        Args:
+            epoch: the owner's.
+            mark_delete: the position, which may be lower than the present one; BEFORE_ALL is before the first entry.
+        Raises:
+            Fenced, TrackerNotOpen, InvalidInput: nothing was changed.
+            StorageUnavailable, LogBroken: it may take effect or not; the epoch may have risen.
+            PollEnded, ShuttingDown, TrackerBroken: likewise; the tracker was closed meanwhile.
+            SnapshotConflict: another process owns the tracker.
+        """
+        writer = self._gate.runner.writer
+        self._is_moving_cursor = True
+        try:
+            async with self._gate.runner.catalogue_lock:
+                self._gate.require_core(epoch)
+                await writer.complete_undo(epoch)
+                with self._gate.step(epoch) as (core, now):
+                    dropped_count = core.move_cursor(mark_delete, now)
+                    self._gate.end_waits(lambda: PollEnded(self._gate.key, "CLEARED"))
+                    moved = Cleared(core.epoch, dropped_count)
+                await self._record_cursor()
+        finally:
+            self._is_moving_cursor = False
+        return moved
+
+    async def _record_cursor(self) -> None:
+        """Record the position that the core has taken; try again until the storage answers or the tracker is closed."""
+        gate, access = self._gate, self._shared.access
+        with gate.histories.follow() as history:
+
+            def remaining() -> Mapping[int, PositionBitmap]:
+                history.require()
+                return gate.require_core().remaining()
+
+            while True:
+                try:
+                    await gate.runner.writer.record_cursor(remaining)
+                except SnapshotConflict:
+                    if gate.state is HostState.READY:
+                        self._shared.fenced(gate.key)
+                    raise
+                except StorageUnavailable as error:
+                    gate.runner.writer.failed(CURSOR_NOT_RECORDED, error)
+                    history.require()
+                    await pause(self._shared.clock, access.retry_ms)
+                    history.require()
+                else:
+                    access.failures.succeeded(gate.key, CURSOR_NOT_RECORDED)
+                    return
 
     async def adopt(
         self,

@@ -20,6 +20,7 @@ from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import (
+    Fenced,
     Overloaded,
     ShuttingDown,
     TrackerBroken,
@@ -444,6 +445,42 @@ class TrackerRegistry:
         if self.log_keeper is not None:
             self.log_keeper.emptied(key)
         return cleared
+
+    async def move_cursor(self, key: TrackerKey, epoch: int, mark_delete: Position) -> Cleared:
+        """Take a new mark-delete position of a tracker, loaded or not, and keep what it tracks above it.
+
+        A tracker that is not loaded is loaded for that. The move continues if the caller goes away.
+
+        Args:
+            key: of the tracker.
+            epoch: the owner's, which must be the last one.
+            mark_delete: the position, which may be lower than the present one.
+        Raises:
+            TrackerNotOpen, Fenced, InvalidInput, ShuttingDown: nothing was changed.
+            StorageUnavailable: it may take effect or not; try again.
+            PollEnded, SnapshotConflict: the tracker was closed meanwhile, here or by another process.
+        """
+        await self._until_recovered(key)
+        is_loaded = key in self._hosts
+        if is_loaded:
+            host = await self.loaded_host(key)
+            host.require_owner(epoch)
+        else:
+            stored = await self._shared.access.attempt(lambda: self.storage.list(*key), self.unloaded_counters)
+            if not stored.epoch:
+                raise TrackerNotOpen(key, stored=False)
+            if stored.epoch != epoch:
+                raise Fenced(key, given_epoch=epoch, epoch=stored.epoch, owner="")
+            host = await self.load(key)
+            epoch = host.epoch
+        try:
+            await self.until_settled(key)
+            if not is_loaded and not host.ownership.is_unclaimed:
+                raise Fenced(key, given_epoch=epoch, epoch=host.epoch, owner=host.owner)
+            return await self.run_exclusive(key, host.ownership.move_cursor(epoch, mark_delete))
+        finally:
+            if not is_loaded:
+                self.in_background(self.unload_unclaimed(key))
 
     async def delete(self, key: TrackerKey, epoch: int | None) -> Deleted:
         """Forget a tracker and everything it stored, loaded or not.

@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.errors import ShuttingDown, TrackerBroken, TrackerKey, shortened
 from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
@@ -67,6 +68,16 @@ class TrackerEvents:
     def cleared(self, key: TrackerKey, cleared: Cleared) -> None:
         """Log that every position was dropped, or that the cursor was moved."""
         self._tell("tracker cleared", key, epoch=cleared.epoch, position_count=cleared.cleared_count)
+
+    def cursor_moved(self, key: TrackerKey, moved: Cleared, mark_delete: Position) -> None:
+        """Log that the cursor was moved, and what is tracked above it was kept."""
+        self._tell(
+            "cursor moved",
+            key,
+            epoch=moved.epoch,
+            mark_delete=str(mark_delete),
+            position_count=moved.cleared_count,
+        )
 
     def deleted(self, key: TrackerKey, deleted: Deleted) -> None:
         """Log that a tracker and its snapshots were deleted. There is no line if it did not exist."""
