@@ -107,6 +107,7 @@ final class TrackerSession {
     private boolean sendSoon;
     private boolean opened;
     private Poll polling;
+    private boolean pollPauses;
     private ScheduledFuture<?> ticks;
     private CompletableFuture<Void> closing;
     private boolean deleteAtClose;
@@ -386,6 +387,7 @@ final class TrackerSession {
             state = State.OPENING;
             life++;
             sending = false;
+            pollPauses = false;
             cancelPoll();
             if (closing == null) {
                 open();
@@ -572,7 +574,8 @@ final class TrackerSession {
 
     private void poll() {
         int room = settings.prefetchMax() - index.leasedCount();
-        if (state != State.READY || polling != null || closing != null || room * 2 < settings.prefetchMax()) {
+        boolean isBusy = polling != null || pollPauses || room * 2 < settings.prefetchMax();
+        if (state != State.READY || closing != null || isBusy) {
             return;
         }
         PollScheduledMessagesRequest request = PollScheduledMessagesRequest.newBuilder()
@@ -624,13 +627,21 @@ final class TrackerSession {
         if (epoch != ofEpoch) {
             poll(); // the answer to a clear or a reset came first
         } else if (ended && sending) {
-            later(PAUSE_MIN_MS, this::poll); // a clear or a reset may be under way, which ends polls before it is answered
+            pollAfter(PAUSE_MIN_MS); // a clear or a reset may be under way, which ends polls before it is answered
         } else if (ended) {
             sendingFailed(error);
         } else {
             failed("poll", error);
-            later(pauseMs(error), this::poll); // does nothing if the tracker is being opened anew
+            pollAfter(pauseMs(error));
         }
+    }
+
+    private void pollAfter(long pauseMs) {
+        pollPauses = true;
+        later(pauseMs, () -> {
+            pollPauses = false;
+            poll();
+        });
     }
 
     private void handedOut(PollScheduledMessagesResponse answer) {
