@@ -110,13 +110,13 @@ class Disturbances:
         self._frozen_s = frozen_s
         # Each broker only once: a cluster without any broker for long is another story.
         killed, frozen = dice.sample(brokers.all, 2)
-        self._all: list[Callable[[], None]] = [
-            lambda: self._kill_service(service),
-            lambda: self._freeze(service.process),
-            lambda: self._kill_broker(killed),
-            lambda: self._freeze(frozen.process),
-            *(lambda each=each: self._move(brokers, each) for each in traffic),  # type: ignore[misc]
-            *(each.renew_consumer for each in traffic),
+        self._all: list[tuple[str, Callable[[], None]]] = [
+            ("service killed", lambda: self._kill_service(service)),
+            ("service frozen", lambda: self._freeze(service.process)),
+            (f"broker {killed.web_port} killed", lambda: self._kill_broker(killed)),
+            (f"broker {frozen.web_port} frozen", lambda: self._freeze(frozen.process)),
+            *((f"{each.topic} moved", lambda each=each: self._move(brokers, each)) for each in traffic),  # type: ignore[misc]
+            *((f"consumer of {each.topic} renewed", each.renew_consumer) for each in traffic),
         ]
         dice.shuffle(self._all)
 
@@ -126,8 +126,10 @@ class Disturbances:
     def run(self, number: int) -> None:
         """Do one of them, and note its time."""
         start_ms = now_ms()
-        self._all[number]()
+        what, disturb = self._all[number]
+        disturb()
         self.times_ms.append((start_ms, now_ms()))
+        print(f"{start_ms} to {now_ms()}: {what}")
 
     def explain(self, at_ms: int) -> bool:
         """Return whether what was on its way at this time may have been disturbed, and comes again."""
@@ -208,7 +210,12 @@ def check(brokers: Brokers, traffic: Traffic, disturbances: Disturbances) -> Non
     late = sorted(message.late_ms for message in first.values())
     print(f"{traffic.topic}: {len(wanted)} messages, {len(twice)} came twice, late p50 {late[len(late) // 2]} ms, "
           f"longest {late[-1]} ms")  # fmt: skip
-    assert [message for message in twice if not disturbances.explain(first[message.id].received_ms)] == []
+    unexplained = [
+        f"{first[message.id]} and again {message.received_ms - first[message.id].received_ms} ms later"
+        for message in twice
+        if not disturbances.explain(first[message.id].received_ms)
+    ]
+    assert unexplained == [], f"{disturbances.times_ms}"
     # The trackers of a partitioned topic are those of its partitions.
     parts = [f"{traffic.topic}-partition-{part}" for part in range(traffic.partitions)] or [traffic.topic]
     for topic in parts:

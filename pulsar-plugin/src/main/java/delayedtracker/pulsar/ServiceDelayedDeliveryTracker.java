@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.NavigableSet;
+import java.util.Optional;
 import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ScheduledFuture;
@@ -14,7 +15,10 @@ import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.pulsar.broker.delayed.bucket.RecoverDelayedDeliveryTrackerException;
+import org.apache.pulsar.broker.service.BrokerService;
+import org.apache.pulsar.broker.service.Topic;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.common.naming.TopicName;
 import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -181,9 +185,16 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
     }
 
     @Override
-    public CompletableFuture<Boolean> ownsTopic() {
-        return dispatcher.getTopic().getBrokerService().isTopicNsOwnedByBrokerAsync(
-                org.apache.pulsar.common.naming.TopicName.get(dispatcher.getTopic().getName()));
+    public CompletableFuture<TrackerSession.Ownership> ownership() {
+        Topic topic = dispatcher.getTopic();
+        BrokerService broker = topic.getBrokerService();
+        // While a topic is being loaded it is not there yet.
+        Optional<Topic> loaded = broker.getTopicReference(topic.getName());
+        if (dispatcher.getCursor().isClosed() || loaded.isPresent() && loaded.get() != topic) {
+            return CompletableFuture.completedFuture(TrackerSession.Ownership.OBSOLETE);
+        }
+        return broker.isTopicNsOwnedByBrokerAsync(TopicName.get(topic.getName())).thenApply(
+                owned -> owned ? TrackerSession.Ownership.OURS : TrackerSession.Ownership.ELSEWHERE);
     }
 
     @Override

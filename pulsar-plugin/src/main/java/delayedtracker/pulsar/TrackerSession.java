@@ -56,14 +56,24 @@ final class TrackerSession {
         /** Returns the cursor's mark-delete position; null if it has none. */
         Place markDelete();
 
-        /** Completes with whether this broker still owns the topic. */
-        CompletableFuture<Boolean> ownsTopic();
+        /** Completes with whose the tracker is. */
+        CompletableFuture<Ownership> ownership();
 
         /** Something is due, or reading may go on. */
         void wake();
 
         /** The tracker was opened for the first time. */
         void opened();
+    }
+
+    /** Who may open the tracker. */
+    enum Ownership {
+        /** This dispatcher: the broker owns the topic, and has it loaded with this dispatcher. */
+        OURS,
+        /** Another broker, or nobody knows at the moment. */
+        ELSEWHERE,
+        /** Another dispatcher of this broker, which has loaded the topic again since: this one is left over. */
+        OBSOLETE
     }
 
     private enum State { OPENING, READY, CLOSED }
@@ -260,17 +270,18 @@ final class TrackerSession {
         if (state == State.CLOSED || closing != null) {
             return;
         }
-        if (!fenced) {
-            openTracker();
-            return;
-        }
-        broker.ownsTopic().whenCompleteAsync((owns, unknown) -> {
-            if (state == State.OPENING && closing == null) {
-                if (unknown == null && owns) {
-                    openTracker();
-                } else {
-                    later(PAUSE_MAX_MS, this::open); // whoever owns the topic has its tracker
-                }
+        broker.ownership().exceptionally(unknown -> Ownership.ELSEWHERE).thenAcceptAsync(ownership -> {
+            if (state != State.OPENING || closing != null) {
+                return;
+            }
+            if (ownership == Ownership.OBSOLETE) {
+                // A broker that lost its session drops topics without closing their trackers.
+                log.info("[{}] The topic was loaded again, with another tracker; this one ends", name);
+                end();
+            } else if (ownership == Ownership.OURS || !fenced) {
+                openTracker();
+            } else {
+                later(PAUSE_MAX_MS, this::open); // whoever owns the topic has its tracker
             }
         }, sequence);
     }
