@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: bench bench-peers blocking boards client-environments demo format help install java lint lock other-languages proto pulsar-classes reference serve simulate test test-deep test-long
+.PHONY: bench bench-peers blocking boards client-environments demo format help install java lint lock other-languages proto pulsar-classes pulsar-plugin reference serve simulate test test-deep test-long
 
 help:  ## print each target and what it does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,9 @@ lint: $(READY) $(GENERATOR)  ## check style, types, imports between layers, and 
 format: $(READY)  ## format the code and apply the linter's safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+pulsar-plugin:  ## build the plugin for Pulsar's brokers into pulsar-plugin/target, with a JDK and Maven
+	mvn --batch-mode --quiet --file pulsar-plugin/pom.xml package
 
 bench: $(READY) $(JAVA)  ## measure everything (minutes) and write tests/benchmarks/README.md
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)

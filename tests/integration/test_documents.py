@@ -68,12 +68,16 @@ def test_every_block_is_of_a_kind_that_is_tested(path: Path):
         return  # their blocks have tests of their own
     assert len(blocks) == text.count("```") / 2
     # The file of quotas in the guide is parsed in tests/repository/deployment.
-    also = {"json"} if str(path.relative_to(ROOT)) == documents.DEPLOYMENT_GUIDE else set()
+    # The lines for broker.conf are those of a broker in tests/cluster/plugin.
+    also = {documents.DEPLOYMENT_GUIDE: {"json"}, documents.PLUGIN_GUIDE: {"properties"}}.get(
+        str(path.relative_to(ROOT)), set()
+    )
     assert {language for language, _ in blocks} <= {"", "console", "python"} | also
     for language, block in blocks:
         assert language != "" or "-->" in block or ".py" in block, "a drawing, or a path through files"
         assert language != "console" or all(line.startswith("$ ") for line in block.splitlines())
-        runs = str(path.relative_to(ROOT)) in {*documents.IN_ORDER, documents.CLUSTER_GUIDE, documents.DEPLOYMENT_GUIDE}
+        guides = (documents.CLUSTER_GUIDE, documents.PLUGIN_GUIDE, documents.DEPLOYMENT_GUIDE)
+        runs = str(path.relative_to(ROOT)) in {*documents.IN_ORDER, *guides}
         assert language == "" or runs, "commands and examples stand in documents that are run"
 
 

@@ -21,6 +21,9 @@ IN_ORDER: Final = (
 CLUSTER_GUIDE: Final = "docs/pulsar-cluster.md"
 """Document whose commands need a cluster; tests/cluster runs them."""
 
+PLUGIN_GUIDE: Final = "docs/use-from-pulsar.md"
+"""Document whose commands need a broker; tests/cluster/plugin follows them."""
+
 DEPLOYMENT_GUIDE: Final = "docs/deployment/guide.md"
 """Document whose commands install the service on a machine; tests/repository/deployment follows them."""
 
@@ -43,6 +46,11 @@ def commands(program: str = r"(?!spark-)") -> list[str]:
 def cluster_commands(program: str = r"(?!spark-)") -> list[str]:
     """Return the command lines of the guide for clusters that begin with a program, without the prompt."""
     return re.findall(rf"^\$ ({program}.+)$", read(CLUSTER_GUIDE), re.MULTILINE)
+
+
+def plugin_commands() -> list[str]:
+    """Return the command lines of the guide for brokers, without the prompt."""
+    return re.findall(r"^\$ (.+)$", read(PLUGIN_GUIDE), re.MULTILINE)
 
 
 def deployment_commands() -> list[str]:

@@ -63,6 +63,12 @@ class JavaProcess:
         """True until the process ends."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Return the id of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End the process with SIGKILL, as a power failure would, and wait until it is gone."""
         self._signal(signal.SIGKILL)
