@@ -288,8 +288,16 @@ async def test_metadata_that_are_lost_between_the_looks_delete_nothing(made: Mad
     assert len(await trackers.names()) == 1
 
 
-async def test_a_service_that_is_away_is_an_error(made: MadeCluster, trackers: Trackers, run: Run):
-    """Nothing is known about its trackers then."""
-    away = replace(trackers.service, address="127.0.0.1:1")
-    with pytest.raises(Unavailable):
-        await Run(made, Trackers(away))()
+async def test_a_service_away_at_the_second_look_is_an_error(made: MadeCluster, trackers: Trackers, run: Run):
+    """The run does not end as if there were no trackers left."""
+    await made.topic(TOPIC)
+    await trackers.open(TOPIC)
+    async with running_proxy(int(trackers.service.address.rpartition(":")[2])) as between:
+        run.trackers = Trackers(replace(trackers.service, address=between.address))
+
+        async def cut(_seconds: float) -> None:
+            between.turn_away()
+
+        with pytest.raises(Unavailable):
+            await run(sleep=cut)
+    assert len(await trackers.names()) == 1
