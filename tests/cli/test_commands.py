@@ -31,7 +31,7 @@ GROUPS = {
     ],
     "ledgers": ["list", "stats", "verify", "import"],
     "storage": ["copy", "check", "stat"],
-    "pulsar": ["inspect", "adopt", "publish", "repair", "restore"],
+    "pulsar": ["gc", "inspect", "adopt", "publish", "repair", "restore"],
 }
 NOBODY = ["--server", "127.0.0.1:1"]
 TRACKER = ["--topic", "persistent://lab/main/delayed", "--subscription", "sub-1"]

@@ -54,10 +54,11 @@ class MadeCluster:
         await self.cluster.client.zookeeper.set(path, value)
 
     def set_now(self, path: str, value: bytes) -> None:
-        """Set the value of a node that exists, through a session of its own, and return when it is set."""
+        """Do as :meth:`set`, through a session of its own, and return when it is set."""
         client = KazooClient(self.address.zookeeper)
         client.start(30)
         try:
+            client.ensure_path(path)
             client.set(path, value)
         finally:
             client.stop()

@@ -16,16 +16,19 @@ from delayed_tracker.ledger.source_url import split_sources
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.storage.maintenance.opening import opened_storage
 from tests.cli.conftest import command
+from tests.cluster.gc.conftest import Trackers, trackers
 from tests.cluster.made_cluster import MadeCluster, indexes_of
 from tests.repository.documents import cluster_commands
 
-__all__ = ["command"]
+__all__ = ["command", "trackers"]
 
 TOPIC = TopicName.parse("persistent://lab/main/delayed")
 
 
 @pytest.mark.slow
-async def test_the_commands_run_in_the_order_of_the_guide(made: MadeCluster, command, tmp_path: Path):
+async def test_the_commands_run_in_the_order_of_the_guide(
+    made: MadeCluster, trackers: Trackers, command, tmp_path: Path
+):
     """Each exits with 0 on what the ones before it left."""
     (tmp_path / "broker.conf").write_text("delayedDeliveryMinIndexCountPerBucket=1\n", encoding="utf-8")
     await made.topic(TOPIC, {3: 8, 5: 8})
@@ -33,7 +36,7 @@ async def test_the_commands_run_in_the_order_of_the_guide(made: MadeCluster, com
     async with opened_storage("--to", f"sqlite:{tmp_path}/tracker.db", creates=True) as storage:
         await BucketAdoption(made.cluster, storage).adopt(TOPIC, "billing of all")
     lines = cluster_commands()
-    assert len(lines) == 8
+    assert len(lines) == 10
     for line in lines:
         program, *arguments = shlex.split(line)
         assert program == "delayed-tracker"
@@ -42,6 +45,8 @@ async def test_the_commands_run_in_the_order_of_the_guide(made: MadeCluster, com
             ("sqlite:data/", f"sqlite:{tmp_path}/"),
             ("/etc/pulsar/", f"{tmp_path}/"),
             ("/var/backups/", f"{tmp_path}/"),
+            ("/var/lib/delayed-tracker/", f"{tmp_path}/"),
+            ("127.0.0.1:8095", trackers.service.address),
         ):
             arguments = [argument.replace(named, place) for argument in arguments]
         ran = await asyncio.to_thread(command, *arguments)

@@ -138,6 +138,16 @@ class ClusterAddress:
         """Node below which running brokers register."""
         return f"{self.root}/loadbalance/brokers"
 
+    @property
+    def policies(self) -> str:
+        """Node below which the policies of namespaces are, unless another store has the configuration."""
+        return f"{self.root}/admin/policies"
+
+    @property
+    def local_policies(self) -> str:
+        """Node below which the cluster's own policies of namespaces are, such as their bundles."""
+        return f"{self.root}/admin/local-policies"
+
     def topic_node(self, topic: TopicName) -> str:
         """Return the node of a topic's managed ledger."""
         return f"{self.managed_ledgers}/{topic.managed_ledger}"
@@ -169,6 +179,23 @@ class Cluster:
         """
         node = await self.client.zookeeper.get(f"{self.address.root}/ledgers/INSTANCEID")
         return "" if node is None else node.value[:_INSTANCE_BYTES_MAX].decode("utf-8", "replace").strip()
+
+    async def require_topics(self, field: str = "cluster") -> None:
+        """Return if ZooKeeper has the node below which topics are.
+
+        Args:
+            field: option of the address, for messages.
+        Raises:
+            InvalidInput: it has no such node.
+            ZooKeeperUnavailable: ZooKeeper does not answer.
+        """
+        path = self.address.managed_ledgers
+        if not await self.client.zookeeper.exists(path):
+            raise InvalidInput(
+                field,
+                self.address.text,
+                f"ZooKeeper has no node {path}; correct the root, which is the chroot of metadataStoreUrl",
+            )
 
     async def topic_node(self, topic: TopicName) -> Node:
         """Return the newest managed-ledger node of a topic.
@@ -215,13 +242,9 @@ async def connected(address: ClusterAddress, field: str = "cluster") -> AsyncIte
         LedgerMetadataInvalid: there is no BookKeeper cluster below the root.
     """
     async with client_of(address.connection) as client:
-        if not await client.zookeeper.exists(address.managed_ledgers):
-            raise InvalidInput(
-                field,
-                address.text,
-                f"ZooKeeper has no node {address.managed_ledgers}; correct the root, which is the chroot of metadataStoreUrl",
-            )
-        yield Cluster(address, client, Throttle(address.bytes_per_second_max, time.monotonic))
+        cluster = Cluster(address, client, Throttle(address.bytes_per_second_max, time.monotonic))
+        await cluster.require_topics(field)
+        yield cluster
 
 
 def admin_urls(text: str, field: str, given: str) -> tuple[str, ...]:

@@ -77,3 +77,21 @@ class TooManyBucketLedgers(ClusterError):
     """The cluster has more bucket ledgers than one command keeps in memory. Look at one topic at a time."""
 
     reason = "PULSAR_TOO_MANY_BUCKETS"
+
+
+class TooManyTrackers(ClusterError):
+    """More trackers have no cursor than one command keeps in memory; nothing was deleted. Look at fewer topics at a time."""
+
+    reason = "PULSAR_TOO_MANY_TRACKERS"
+
+
+class GcStateInvalid(ClusterError):
+    """The file of ``--state`` is damaged, of a newer version, or no such file; nothing was deleted. Give another, or remove it."""
+
+    reason = "PULSAR_GC_STATE_INVALID"
+
+
+class GcStateUnusable(ClusterError):
+    """The file of ``--state`` cannot be read or written. Give a place that this user may write."""
+
+    reason = "PULSAR_GC_STATE_UNUSABLE"

@@ -222,6 +222,38 @@ class ClusterListing:
             return SubscriptionNode(topic, subscription, node.version, (), damage=error.message)
         return SubscriptionNode(topic, subscription, node.version, tuple(sorted(buckets, key=_place)))
 
+    async def has_cursor(self, topic: TopicName, subscription: str, *, newest: bool = False) -> bool:
+        """Return True if a subscription's cursor has a node, whether it decodes or not.
+
+        Args:
+            topic: it belongs to.
+            subscription: as users write it; of a name that no node can have there is no cursor.
+            newest: True for what is not older than any write that was acknowledged before.
+        """
+        if not _PATH.fullmatch(f"{topic.managed_ledger}/{encode_name(subscription, 'subscription')}"):
+            return False
+        path = self._address.cursor_node(topic, subscription)
+        if newest:
+            await self._zookeeper.sync(path)
+        return await self._zookeeper.exists(path)
+
+    async def has_namespace(self, topic: TopicName) -> bool:
+        """Return True if the metadata has the namespace of a topic: topics of it, or policies, global or of this cluster.
+
+        Pulsar's nodes of topics are below containers, which ZooKeeper removes with the last topic; the policies stay.
+        """
+        name = f"{topic.tenant}/{topic.namespace}"
+        if not _PATH.fullmatch(name):
+            return False
+        for path in (
+            f"{self._root}/{name}/persistent",
+            f"{self._address.policies}/{name}",
+            f"{self._address.local_policies}/{name}",
+        ):
+            if await self._zookeeper.exists(path):
+                return True
+        return False
+
     async def scan_ledgers(
         self, topics: Iterable[TopicName] | None = None, subscription: str | None = None, *, progress: Progress
     ) -> ScannedLedgers:

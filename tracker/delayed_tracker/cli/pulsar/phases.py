@@ -22,7 +22,12 @@ class Phases:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the bar that is shown, before something else is printed; the next step begins another."""
         self._bar.close()
+        self._titles = None
 
     def phase(self, title: str, unit: str) -> Progress:
         """Return what is called with the steps of one phase that are done, and all; the unit is that of a step."""

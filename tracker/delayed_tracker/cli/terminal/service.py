@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 import typer
 
@@ -32,6 +32,13 @@ class Service:
 
     address: str
     credentials: ClientCredentials
+
+    @classmethod
+    def at(cls, address: str, credentials: ClientCredentials) -> Self:
+        """Return the service of an address as users write it: ``HOST:PORT``, with ``tls://`` before it to demand TLS."""
+        if address.startswith(TLS_SCHEME) and credentials.tls is None:
+            credentials = replace(credentials, tls=TlsCredentials())
+        return cls(address.removeprefix(TLS_SCHEME), credentials)
 
     def connect(self, *, settings: ClientSettings | None = None) -> DelayedTrackerClient:
         """Return a client to be entered."""
@@ -80,9 +87,7 @@ def of_service(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a service in place of its parameter ``service``."""
 
     def with_server(*, server: Server = DEFAULT_SERVER, credentials: ClientCredentials, **others: Any) -> None:
-        if server.startswith(TLS_SCHEME) and credentials.tls is None:
-            credentials = replace(credentials, tls=TlsCredentials())
-        command(service=Service(server.removeprefix(TLS_SCHEME), credentials), **others)
+        command(service=Service.at(server, credentials), **others)
 
     return with_credentials(_in_place("service", with_server, command))
 
