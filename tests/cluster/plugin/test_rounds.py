@@ -91,9 +91,7 @@ class Traffic:
 
     def renew_consumer(self) -> None:
         """Close the oldest consumer, and begin with another."""
-        oldest = self.consumers.pop(0)
-        self.seen += oldest.received()
-        oldest.close()
+        self.seen += self.consumers.pop(0).close()
         self.subscribe()
 
     def received(self) -> list[Received]:
@@ -197,10 +195,24 @@ def started(brokers: Brokers, name: str, kind: str, delays: list[int], partition
     return Traffic(topic, kind, clients, clients.steady(topic, delays, PER_SECOND), partitions, consumers)
 
 
+def state(brokers: Brokers, traffic: Traffic) -> str:
+    """Return what broker and service say of a topic."""
+    said = [f"the service tracks {brokers.installed.tracked(traffic.topic, 'worker')}"]
+    for broker in brokers.all:
+        if traffic.topic in broker.admin.loaded_topics():
+            stats = broker.admin.stats(traffic.topic)["subscriptions"]["worker"]
+            said.append(f"{broker.web_port}: {stats}")
+    return "; ".join(said)
+
+
 def check(brokers: Brokers, traffic: Traffic, disturbances: Disturbances) -> None:
     """Every message has come, none early, and twice only what was on its way in a disturbance."""
     wanted = set(traffic.flow.settle().ids)
-    wait_until(lambda: wanted <= {message.id for message in traffic.received()})
+    try:
+        wait_until(lambda: wanted <= {message.id for message in traffic.received()})
+    except TimeoutError:
+        missing = sorted(wanted - {message.id for message in traffic.received()})
+        pytest.fail(f"{traffic.topic} misses {len(missing)}, {missing[:5]}; {state(brokers, traffic)}")
     received = traffic.received()
     # A producer that does not hear that a message was stored sends it again.
     assert [m for m in received if m.id not in wanted and not disturbances.explain(m.published_ms)] == []

@@ -11,7 +11,7 @@
 //   received    consumer, count, timeout (waits until so many are there, or its end)      -> messages
 //   acknowledge consumer, ids
 //   seek        consumer, id
-//   close       consumer
+//   close       consumer                                                                  -> messages
 //   disconnect  url (closes all that uses this broker)
 //
 // A call that fails answers {"error": name of Pulsar's exception, "message": text}. A producer is made for each topic and
@@ -98,7 +98,7 @@ public final class PulsarClients {
             case "received" -> CONSUMERS.get(request.get("consumer").getAsInt()).received(request, answer);
             case "acknowledge" -> CONSUMERS.get(request.get("consumer").getAsInt()).acknowledge(request);
             case "seek" -> CONSUMERS.get(request.get("consumer").getAsInt()).seek(request);
-            case "close" -> CONSUMERS.remove(request.get("consumer").getAsInt()).consumer.close();
+            case "close" -> CONSUMERS.remove(request.get("consumer").getAsInt()).close(answer);
             case "disconnect" -> disconnect(text(request, "url"));
             default -> throw new IllegalArgumentException("do=" + text(request, "do"));
         }
@@ -264,6 +264,13 @@ public final class PulsarClients {
                     messages.wait(TimeUnit.NANOSECONDS.toMillis(left) + 1);
                     left = end - System.nanoTime();
                 }
+                answer.add("messages", GSON.toJsonTree(messages));
+            }
+        }
+
+        void close(JsonObject answer) throws Exception {
+            consumer.close();
+            synchronized (messages) {
                 answer.add("messages", GSON.toJsonTree(messages));
             }
         }

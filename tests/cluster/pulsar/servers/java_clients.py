@@ -116,9 +116,10 @@ class Consumer:
         """Have the subscription begin again with an entry; all of its consumers are disconnected for a moment."""
         self._java.ask("seek", consumer=self._number, id=entry)
 
-    def close(self) -> None:
-        """Close the consumer; the subscription stays."""
-        self._java.ask("close", consumer=self._number)
+    def close(self) -> list[Received]:
+        """Close the consumer, and return everything that it has received; the subscription stays."""
+        answer = self._java.ask("close", consumer=self._number)
+        return [Received(*row) for row in answer["messages"]]
 
 
 class Flow:

@@ -59,7 +59,8 @@ public class ServiceDelayedDeliveryTrackerFactory extends BucketDelayedDeliveryT
         if (choice == TrackerChoice.PULSAR) {
             return super.newTracker(dispatcher);
         }
-        if (choice == TrackerChoice.MEMORY) {
+        // The cursor of a reader, or of another subscription that is not durable, is gone with its broker.
+        if (choice == TrackerChoice.MEMORY || !dispatcher.getCursor().isDurable()) {
             return memory.newTracker(dispatcher);
         }
         ServiceConfiguration broker = pulsar.getConfig();
