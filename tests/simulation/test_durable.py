@@ -34,7 +34,19 @@ def test_histories_meet_what_they_are_for():
     """Histories contain crashes, takeovers, resets, cancels, new deadlines, checkpoints and what comes again."""
     worlds = [run_history(seed) for seed in range(318, 330)]
     events = [event[1] for world in worlds for event in world.trace]
-    for name in ("crash", "take over", "reset", "move", "crash while moving", "cancelled", "rescheduled", "nacked", "imported", "clear", "close"):
+    for name in (
+        "crash",
+        "take over",
+        "reset",
+        "move",
+        "crash while moving",
+        "cancelled",
+        "rescheduled",
+        "nacked",
+        "imported",
+        "clear",
+        "close",
+    ):
         assert events.count(name) > 1, name
     assert any(world.came_again_max for world in worlds)
     assert {world.claims for world in worlds} == {False, True}
