@@ -152,7 +152,7 @@ async def test_a_membership_comes_by_ledger(service, view, session):
 
 
 async def test_a_membership_that_ends_early_raises(service, view):
-    """What came before the error was read; the error says that it is void."""
+    """Answers that came before the error were read; the error says that it is void."""
     cleared = (grpc.StatusCode.ABORTED, reason("CLEARED"))
     service.on("StreamMembership", memberships([(1, [5])], error=cleared))
     parts = view.membership()

@@ -194,22 +194,10 @@ MUTATIONS = (
         "consumed=consumed)",
     ),
     Mutation(
-        "leave the old mark-delete position in the catalogue after a replay",
-        f"{SERVICE}/storage/recovery.py",
-        "            if core.mark_delete < state.mark_delete_in_force:\n",
-        "            if core.mark_delete > core.mark_delete:\n",
-    ),
-    Mutation(
         "keep the claim at a move of the cursor",
         f"{CORE}/engine/state.py",
         "        self.offered_through = min(self.offered_through, mark_delete)\n",
         "",
-    ),
-    Mutation(
-        "keep the copies of what was trimmed at a move of the cursor",
-        f"{CORE}/engine/state.py",
-        "                self.copies.compact(bucket)\n",
-        "                pass\n",
     ),
     Unlogged("do not log a cancel", ("cancel",), "Removed"),
     Unlogged("do not log an acknowledgement", ("ack", "ack_leases"), "Removed"),

@@ -65,7 +65,7 @@ class Life:
 
     @property
     def kept(self):
-        """What is tracked above the old position; in no snapshot, the second."""
+        """Positions tracked above the old position; in no snapshot, the second."""
         stored = {(2, 3): 30, (3, 1): 10, (3, 2): 20, (3, 3): 30, (3, 4): 40, (4, 1): 0}
         unstored = {(2, 9): 7, (6, 0): 0}
         return [{place: self.now_ms + FAR_MS + more for place, more in each.items()} for each in (stored, unstored)]
