@@ -466,7 +466,7 @@ async def test_too_many_calls_at_once_are_refused():
 
 
 async def test_a_reset_that_keeps_the_index_moves_the_cursor(service, epoch):
-    """What is above the position stays, what was dropped below the old one is added again, and the epoch rises."""
+    """Positions above it stay, those dropped below the old one are added again, and the epoch rises."""
     stub, far = service.stub, service.clock.now_ms() + FAR_MS
     await stub.AddMessages(add(epoch, *((far, 1, entry) for entry in range(6))))
     await stub.AdvanceMarkDelete(pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=epoch, mark_delete=position(1, 3)))
