@@ -70,6 +70,15 @@ def test_a_deadline_from_before_the_trim_is_forgotten():
     assert shell.drain() == [(DUE_MS, 1, 2), (DUE_MS + 60, 1, 1)]
 
 
+def test_a_position_with_the_same_deadline_twice_has_one_copy_left():
+    """A new deadline that is the old one leaves two equal copies, which a move makes one."""
+    shell = Shell.with_limits(LATE)
+    shell.add((LATER_MS, 1, 0), (LATER_MS, 1, 1))
+    shell.core.reschedule(IndexColumns.of([(LATER_MS, 1, 1)]), shell.now)
+    moved(shell, BEFORE_ALL)
+    assert shell.drain() == [(LATER_MS, 1, 0), (LATER_MS, 1, 1)]
+
+
 def test_a_move_forth_trims(trimmed):
     """A higher position drops what is at or below it, as an advance does, and a drained bucket is deleted."""
     assert moved(trimmed, Position(1, 6)) == 2

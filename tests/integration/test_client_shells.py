@@ -85,6 +85,31 @@ async def test_a_reschedule_brings_a_message_forward(session):
     assert await session.contains([9] * 3, [0, 1, 2]) == [True, False, True]
 
 
+async def test_a_membership_is_read_whole(client, session):
+    """A session and a view read every tracked position; who was fenced reads nothing."""
+    await add(session, 7, 3)
+    await add(session, 8, 20_000)
+    expected = {7: [0, 1, 2], 8: list(range(20_000))}
+    for reader in (session, client.view_tracker(TOPIC, "workers")):
+        assert {part.ledger_id: list(part.entry_ids()) async for part in reader.membership()} == expected
+    await client.open_tracker(TOPIC, "workers", owner="another")
+    with pytest.raises(Fenced, match="another"):
+        await anext(aiter(session.membership()))
+
+
+async def test_a_reset_may_keep_the_index(session):
+    """Positions above the given one stay tracked under the new epoch, and the rest is added again."""
+    await add(session, 7, 20)
+    await session.advance_mark_delete(7, 14)
+    epoch = session.epoch
+    answer = await session.reset_cursor(Position(7, 4), keep_index=True)
+    assert (answer.cleared_count, answer.replay_from) == (0, Position(7, 5))
+    assert session.epoch > epoch
+    assert await session.contains([7] * 20, range(20)) == [False] * 15 + [True] * 5
+    readded = await session.add_columns([now_ms() + HOUR_MS] * 20, [7] * 20, range(20))
+    assert (readded.added_count, readded.duplicate_offsets) == (10, tuple(range(15, 20)))
+
+
 async def test_a_reset_a_seal_and_a_delete(client, session):
     """A session outlives a reset and ends with its tracker."""
     await add(session, 7, 20)

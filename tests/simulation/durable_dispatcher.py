@@ -9,7 +9,7 @@ from collections import Counter
 
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.errors import DelayedTrackerError
-from delayed_tracker.service.errors import PollEnded
+from delayed_tracker.service.errors import PollEnded, Recovering
 from delayed_tracker.service.trackers.gate import HostState
 from delayed_tracker.storage.errors import StorageError
 from tests.service.harness.shell import KEY, settle
@@ -169,9 +169,9 @@ class DurableDispatcher(World):
     async def _poll(self, epoch, **terms):
         try:
             host = await self.loaded()
-        except StorageError as error:
+            delivery = await host.poll(epoch, **terms)
+        except (StorageError, Recovering) as error:
             raise PollEnded(KEY, error.reason) from error
-        delivery = await host.poll(epoch, **terms)
         if host is not self.host:  # the dispatcher drops what comes from a process that has lost the tracker
             raise PollEnded(KEY, "FENCED")
         return delivery
@@ -179,10 +179,10 @@ class DurableDispatcher(World):
     async def _hand_off(self, epoch, **terms):
         try:
             host = await self.loaded()
-        except StorageError as error:
+            await host.wait_for_window()
+            delivery = await host.poll(epoch, **terms)
+        except (StorageError, Recovering) as error:
             raise PollEnded(KEY, error.reason) from error
-        await host.wait_for_window()
-        delivery = await host.poll(epoch, **terms)
         if host is not self.host:  # a process that has lost the tracker meanwhile; the new owner knows nothing of this
             taken = {Position(ledger, entry) for _, ledger, entry in delivery.indexes}
             for known in (self.delivered, self.acked, self.undone):

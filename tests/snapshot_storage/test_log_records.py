@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from delayed_tracker.core.values.changes import (
     Added,
+    CursorMoved,
     MarkDeleteAdvanced,
     OfferedThrough,
     Removed,
@@ -40,6 +41,9 @@ def test_every_change_comes_back(rows):
 def test_positions_come_back(position):
     for change in (MarkDeleteAdvanced(position), OfferedThrough(position)):
         assert decode_change(encode_change(change)) == change
+    for other in (BEFORE_ALL, Position(7, 2), Position(INT63_MAX, 0)):
+        for change in (CursorMoved(position, other), CursorMoved(other, position)):
+            assert decode_change(encode_change(change)) == change
 
 
 def test_a_ledgers_entries_over_a_week_take_four_bytes_each():
@@ -59,3 +63,6 @@ def test_bytes_that_do_not_decode_are_an_error():
     two = encode_change(Removed(IndexColumns.of([(5, 1, 1), (900, 1, 2)]).positions))
     with pytest.raises(SnapshotCorrupt, match="one position"):
         decode_change(b"\x04" + two[1:])
+    one = encode_change(MarkDeleteAdvanced(Position(1, 1)))
+    with pytest.raises(SnapshotCorrupt, match="two positions"):
+        decode_change(b"\x06" + one[1:])

@@ -82,7 +82,7 @@ def test_all_homes_of_a_position_are_read():
 
 
 def test_consumed_positions_are_not_read_before_their_bits_are_cleared():
-    """What was handed off or acknowledged is not in the answer, although its bits wait to be cleared."""
+    """Positions that were handed off or acknowledged are not in the answer, although their bits wait to be cleared."""
     shell = Shell.with_limits(STRICT)
     shell.add(*[(DUE_MS, 1, entry) for entry in range(4)])
     shell.now_ms = DUE_MS

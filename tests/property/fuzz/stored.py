@@ -15,7 +15,14 @@ from delayed_tracker.bookkeeper.wire.replies import parse_reply
 from delayed_tracker.cluster.cursor_node import CursorNode
 from delayed_tracker.cluster.errors import ClusterNodeInvalid
 from delayed_tracker.core.rules.segment import cut_segments
-from delayed_tracker.core.values.changes import Added, MarkDeleteAdvanced, OfferedThrough, Removed, Rescheduled
+from delayed_tracker.core.values.changes import (
+    Added,
+    CursorMoved,
+    MarkDeleteAdvanced,
+    OfferedThrough,
+    Removed,
+    Rescheduled,
+)
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.pulsar.v1 import bookie_pb2, managed_ledger_pb2
@@ -53,7 +60,8 @@ POSITIONS = PositionColumns(ROWS.ledger_id, ROWS.entry_id)
 def changes() -> list[bytes]:
     given = [Added(ROWS), Rescheduled(ROWS), Removed(POSITIONS)]
     position = Position(5, 7)
-    return [encode_change(one) for one in (*given, MarkDeleteAdvanced(position), OfferedThrough(position))]
+    places = (MarkDeleteAdvanced(position), OfferedThrough(position), CursorMoved(Position(4, -1), position))
+    return [encode_change(one) for one in (*given, *places)]
 
 
 def small_change(octets: bytes) -> bytes:

@@ -463,3 +463,30 @@ async def test_too_many_calls_at_once_are_refused():
         assert (await stats_of(service)).epoch == epoch
         await stream.done_writing()
         assert await stream.read() is grpc.aio.EOF
+
+
+async def test_a_reset_that_keeps_the_index_moves_the_cursor(service, epoch):
+    """Positions above it stay, those dropped below the old one are added again, and the epoch rises."""
+    stub, far = service.stub, service.clock.now_ms() + FAR_MS
+    await stub.AddMessages(add(epoch, *((far, 1, entry) for entry in range(6))))
+    await stub.AdvanceMarkDelete(pb.AdvanceMarkDeleteRequest(tracker=REF, epoch=epoch, mark_delete=position(1, 3)))
+    request = pb.ResetCursorRequest(tracker=REF, epoch=epoch, mark_delete=position(1, 1), keep_index=True)
+    reset = await stub.ResetCursor(request)
+    assert (reset.epoch, reset.cleared_count, reset.replay_from) == (epoch + 1, 0, position(1, 2))
+    error, info, _ = await refused(stub.ResetCursor(request))
+    assert (error.code(), info.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "FENCED")
+    added = await stub.AddMessages(add(reset.epoch, *((far, 1, entry) for entry in range(6))))
+    assert (added.added_count, added.below_mark_delete_offsets, added.duplicate_offsets) == (2, [0, 1], [4, 5])
+    request.epoch, request.mark_delete.entry_id = reset.epoch, 4
+    reset = await stub.ResetCursor(request)
+    assert (reset.cleared_count, reset.replay_from) == (3, position(1, 5))
+    request.epoch = reset.epoch
+    request.ClearField("mark_delete")
+    reset = await stub.ResetCursor(request)
+    assert (reset.cleared_count, reset.HasField("replay_from")) == (0, False)
+    assert (await stats_of(service)).pending_count == 1
+    wrong = pb.ResetCursorRequest(
+        tracker=REF, epoch=reset.epoch, mark_delete=pb.Position(ledger_id=-3), keep_index=True
+    )
+    error, _, _ = await refused(stub.ResetCursor(wrong))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT

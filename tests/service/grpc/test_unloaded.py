@@ -72,6 +72,9 @@ CALLS = {
     "ExplainMessage": lambda epoch, now: pb.ExplainMessageRequest(
         tracker=REF, position=pb.Position(ledger_id=1, entry_id=1)
     ),
+    "ResetCursor": lambda epoch, now: pb.ResetCursorRequest(
+        tracker=REF, epoch=epoch, mark_delete=pb.Position(ledger_id=1, entry_id=0), keep_index=True
+    ),
     "OpenTracker": lambda epoch, now: pb.OpenTrackerRequest(tracker=REF, owner="next"),
 }
 

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tests.service.harness.rpc import add, opened, poll, refused
+from tests.service.harness.rpc import REF, add, opened, poll, refused
 from tests.service.harness.shell import running_service, until
 from tests.service.metrics.scraping import label_values, scraped, summed
 
@@ -59,6 +59,16 @@ async def test_a_stream_is_one_call():
         await until(lambda: service.registry.calls.open_count == 0)
         samples = await scraped(service.registry)
         assert counted(samples, "AddMessagesStream", "bidi_stream") == (1, {"OK": 1})
+
+
+async def test_an_answer_in_parts_is_one_call():
+    """A stream of answers counts as one call, of its own type."""
+    async with running_service() as service:
+        await opened(service)
+        assert [answer async for answer in service.stub.StreamMembership(pb.StreamMembershipRequest(tracker=REF))] == []
+        await until(lambda: service.registry.calls.open_count == 0)
+        samples = await scraped(service.registry)
+        assert counted(samples, "StreamMembership", "server_stream") == (1, {"OK": 1})
 
 
 async def test_every_status_stands_from_the_beginning():

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Positi
 from delayed_tracker.service.errors import Fenced, PollEnded, ShuttingDown, TrackerNotOpen
 from delayed_tracker.service.queries.peek import Window, peek
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
+from delayed_tracker.storage.maintenance.uncut_records import claim_in_force
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.registry_life import FAR_MS, open_tracker
 from tests.service.harness.shell import (
@@ -65,7 +67,7 @@ class Life:
 
     @property
     def kept(self):
-        """What is tracked above the old position; in no snapshot, the second."""
+        """Positions tracked above the old position; in no snapshot, the second."""
         stored = {(2, 3): 30, (3, 1): 10, (3, 2): 20, (3, 3): 30, (3, 4): 40, (4, 1): 0}
         unstored = {(2, 9): 7, (6, 0): 0}
         return [{place: self.now_ms + FAR_MS + more for place, more in each.items()} for each in (stored, unstored)]
@@ -242,6 +244,62 @@ async def test_a_store_in_flight_does_not_bring_back_what_was_trimmed(life):
         found = await tracked_by(registry)
         assert opened.mark_delete == Position(6, 9)
         assert found.keys() == {(7, 3), (7, 4)}
+
+
+@pytest.mark.parametrize("summary", [b"", b"a newer program's"])
+async def test_entries_without_a_summary_are_read_from_their_snapshots(life, summary):
+    """Buckets that Pulsar wrote, or whose summary is unreadable, do not bring back what was trimmed either."""
+    inner = life.storage.inner
+    entries = (await inner.list(*KEY)).entries
+    changed = [replace(entry, summary=summary) for entry in entries]
+    await inner.replace(
+        *KEY,
+        remove=[entry.bucket_id for entry in entries],
+        add=changed,
+        epoch=life.epoch,
+        writer=life.registry.access.writer,
+    )
+    await life.move()
+    fallen = (await inner.list(*KEY)).entries
+    assert [entry.summary for entry in fallen] == [summary] * len(fallen)
+    assert {entry.mark_delete for entry in fallen} == {NEW}
+    life.record()
+    await life.storage.list(*KEY)
+    stored, unstored = life.kept
+    async for registry, _, _, _ in life.crashed():
+        assert await tracked_by(registry) == (stored | unstored if life.durable else stored)
+
+
+async def test_a_snapshot_that_is_gone_does_not_hinder_the_move(life):
+    """Its entry falls with the others; the next recovery drops it, and the dispatcher replays what it had."""
+    inner = life.storage.inner
+    entries = (await inner.list(*KEY)).entries
+    lost = entries[-1]
+    await inner.replace(
+        *KEY,
+        remove=[lost.bucket_id],
+        add=[replace(lost, summary=b"")],
+        epoch=life.epoch,
+        writer=life.registry.access.writer,
+    )
+    await inner.delete_bucket_snapshot(lost.bucket_id)
+    await life.move()
+    assert (await inner.list(*KEY)).mark_delete_in_force == NEW
+
+
+async def test_a_reader_of_the_log_knows_how_far_the_claim_fell(clock):
+    """Tools that change a storage offline find the claim that a recovery would find."""
+    life = Life(clock, durable=True)
+    await life.begin()
+    await life.move()
+    extent = await life.log.take_over(*KEY, epoch=life.epoch, writer=life.registry.log.name)
+    mark = (await life.storage.inner.list(*KEY)).log_mark
+
+    async def once(operation):
+        return await operation()
+
+    assert await claim_in_force(life.log, extent, mark, once) == NEW
+    await life.registry.close()
 
 
 async def test_a_storage_that_fails_is_asked_until_it_answers(life):

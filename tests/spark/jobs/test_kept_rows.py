@@ -1,4 +1,4 @@
-"""What a job reads once and uses twice takes the executors' disks, never their heaps."""
+"""Rows that a job reads once and uses twice take the executors' disks, never their heaps."""
 
 import pytest
 from pyspark.sql import SparkSession

@@ -89,7 +89,9 @@ def decode_change(record: bytes) -> Change:
             return Removed(PositionColumns(*columns))
     expected = 2 if kind == _MOVED else 1
     if count != expected:
-        raise _corrupt(record, f"{expected} positions were expected, not {count}")
+        raise _corrupt(
+            record, f"{'two positions were' if kind == _MOVED else 'one position was'} expected, not {count}"
+        )
     places = [Position(int(ledger_id), int(entry_id)) for ledger_id, entry_id in zip(*columns, strict=True)]
     if kind == _MOVED:
         return CursorMoved(*places)

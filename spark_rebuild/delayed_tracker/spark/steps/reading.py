@@ -30,7 +30,7 @@ from delayed_tracker.spark.summary import BadRow, Summary, TrackerSummary
 
 # Rows are packed, each an array of megabytes: a heap full of them is lost to fragmentation before Spark evicts any.
 KEPT: Final = StorageLevel.DISK_ONLY
-"""Where Spark keeps what a job reads twice: on the executors' disks."""
+"""Level at which Spark keeps what a job reads twice: on the executors' disks."""
 Report = Callable[[str], None]
 """Called with the name of each stage when it begins: look, read, count, plan, stage, commit, index,
 compare."""

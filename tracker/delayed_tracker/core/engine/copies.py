@@ -11,7 +11,7 @@ from delayed_tracker.core.index.buckets import Bucket
 from delayed_tracker.core.index.membership import Membership
 from delayed_tracker.core.index.run_heap import RunHeap
 from delayed_tracker.core.index.runs import Run
-from delayed_tracker.core.rules.seal import FrozenIndexes, without_rescheduled
+from delayed_tracker.core.rules.seal import FrozenIndexes, without_repeats, without_rescheduled
 from delayed_tracker.core.values.columns import BoolArray, IndexColumns
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -88,7 +88,8 @@ class BucketCopies:
         assert bucket.memory is not None
         runs = self._heap.of_bucket(bucket.key)
         bucket.memory.open_run = None
-        self._rebuild(bucket, runs)
+        # A position that was given the same deadline again has two equal copies, one of which counts as removed.
+        self._rebuild(bucket, runs, keep_repeats=False)
         bucket.memory.forget_removed()
 
     def drop_removed(self, bucket: Bucket) -> None:
@@ -150,11 +151,13 @@ class BucketCopies:
         if join_count:
             self._rebuild(bucket, runs[:join_count])
 
-    def _rebuild(self, bucket: Bucket, runs: Sequence[Run]) -> None:
+    def _rebuild(self, bucket: Bucket, runs: Sequence[Run], *, keep_repeats: bool = True) -> None:
         rows = IndexColumns.concat([chunk for run in runs for chunk in run.chunks()])
         for run in runs:
             self._heap.drop(run)
         # Copies of leased positions are dropped as well: a lease that ends adds its own.
         rows = rows.take(self.is_live(bucket, rows)).sorted()
+        if not keep_repeats:
+            rows = without_repeats(rows)
         if len(rows):
             self._heap.new_run(bucket.key, rows, is_stored=bucket.memory is None)

@@ -7,7 +7,7 @@ from delayed_tracker.service.errors import ServiceError
 
 
 class History:
-    """What a tracker tracks from one barrier to the next: clear, reset, import, close, or another owner."""
+    """Time of a tracker from one barrier to the next: clear, reset, import, close, or another owner."""
 
     __slots__ = ("_ended",)
 

@@ -457,8 +457,8 @@ class TrackerRegistry:
             mark_delete: the position, which may be lower than the present one.
         Raises:
             TrackerNotOpen, Fenced, InvalidInput, ShuttingDown: nothing was changed.
-            StorageUnavailable: it may take effect or not; try again.
-            PollEnded, SnapshotConflict: the tracker was closed meanwhile, here or by another process.
+            StorageUnavailable: it may take effect or not, and the epoch may have risen; open the tracker, and move again.
+            PollEnded, SnapshotConflict: likewise; the tracker was closed meanwhile, here or by another process.
         """
         await self._until_recovered(key)
         is_loaded = key in self._hosts
