@@ -43,7 +43,7 @@ _TRACKERS: Final = ("none", "pulsar", "service")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run has measured."""
+    """Measurements of one run."""
 
     load_s: float
     heap_mb: float

@@ -27,7 +27,7 @@ TOPIC = "persistent://public/default/orders"
 
 @dataclass
 class Reader:
-    """Somebody who types the commands of the guide, one after the other, on a machine with a broker."""
+    """A reader who types the commands of the guide, one after the other, on a machine with a broker."""
 
     broker: Broker
     service: Service

@@ -15,7 +15,7 @@ from tests.bookkeeper.servers.java_process import JavaProcess
 from tests.cluster.plugin.installation import SETTINGS, Installation
 from tests.cluster.plugin.plugin import plugin_jar
 from tests.cluster.plugin.service import Service
-from tests.cluster.plugin.test_delivery import TICK_MS
+from tests.cluster.plugin.test_delivery import TICK_MS, without_races
 from tests.cluster.pulsar.servers.admin import AdminFailed, wait_until
 from tests.cluster.pulsar.servers.broker import ROOT, Broker, now_ms
 from tests.cluster.pulsar.servers.java_clients import (
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.timeout(1_800)]
 MESSAGES: Final = 20_000
 LONGEST_DELAY_MS: Final = 25_000
 PER_SECOND: Final = 250
-"""Of each of the topics."""
+"""Messages that each of the topics gets."""
 ON_ITS_WAY_MS: Final = 15_000
 """A session with ZooKeeper lasts ten seconds: so long may a broker that is gone be thought alive."""
 CLASSIC: Final = {
@@ -84,7 +84,7 @@ class Traffic:
     partitions: int
     consumers: list[Consumer] = field(default_factory=list)
     seen: list[Received] = field(default_factory=list)
-    """What closed consumers have received."""
+    """Messages that closed consumers have received."""
 
     def subscribe(self) -> None:
         self.consumers.append(self.clients.subscribe(self.topic, "worker", kind=self.kind, nack_every=50))
@@ -99,7 +99,7 @@ class Traffic:
 
 
 class Disturbances:
-    """What goes wrong in a round, and when it did."""
+    """Disturbances of a round, and their times."""
 
     def __init__(self, brokers: Brokers, traffic: Sequence[Traffic], dice: random.Random, frozen_s: float) -> None:
         self.times_ms: list[tuple[int, int]] = []
@@ -213,7 +213,7 @@ def check(brokers: Brokers, traffic: Traffic, disturbances: Disturbances) -> Non
     except TimeoutError:
         missing = sorted(wanted - {message.id for message in traffic.received()})
         pytest.fail(f"{traffic.topic} misses {len(missing)}, {missing[:5]}; {state(brokers, traffic)}")
-    received = traffic.received()
+    received = without_races(traffic.received())
     # A producer that does not hear that a message was stored sends it again.
     assert [m for m in received if m.id not in wanted and not disturbances.explain(m.published_ms)] == []
     assert [message for message in received if message.late_ms < -TICK_MS] == []

@@ -206,10 +206,10 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
         if (goesOn) {
             paused = false;
         }
-        if (goesOn || index.nextDeliveryTimeMs() <= getCutoffTime()) {
+        if (goesOn) {
             dispatcher.readMoreEntriesAsync();
         } else {
-            setTimer();
+            setTimer(true);
         }
     }
 
@@ -218,11 +218,20 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
         buckets.start(index, session);
     }
 
-    /** Wakes the dispatcher when the next position is due, but at most once a tick, as Pulsar's own trackers do. */
     private void setTimer() {
+        setTimer(false);
+    }
+
+    /**
+     * Wakes the dispatcher when the next position is due, but ten times a tick at most: dispatchers that are woken while they
+     * send deliver twice now and then, with Pulsar's own trackers too.
+     *
+     * @param anew whether to wake it for what is due already; otherwise it comes by itself once consumers have room
+     */
+    private void setTimer(boolean anew) {
         long nextMs = index.nextDeliveryTimeMs();
-        if (closed || nextMs == Long.MAX_VALUE || nextMs <= getCutoffTime()) {
-            return; // nothing waits, or the dispatcher comes by itself once consumers have room
+        if (closed || nextMs == Long.MAX_VALUE || !anew && nextMs <= getCutoffTime()) {
+            return;
         }
         synchronized (timing) {
             if (timer != null && !timer.isDone() && timerAtMs == nextMs) {
@@ -232,9 +241,10 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
                 timer.cancel(false);
             }
             long nowMs = clock.millis();
-            long delayMs = Math.max(nextMs - nowMs, wokenAtMs + tickTimeMillis - nowMs);
+            boolean due = nextMs <= getCutoffTime();
+            long delayMs = Math.max(due ? 0 : nextMs - nowMs, wokenAtMs + tickTimeMillis / 10 - nowMs);
             timerAtMs = nextMs;
-            timer = connection.threads().schedule(this::timeHasCome, delayMs, TimeUnit.MILLISECONDS);
+            timer = connection.threads().schedule(this::timeHasCome, Math.max(0, delayMs), TimeUnit.MILLISECONDS);
         }
     }
 
