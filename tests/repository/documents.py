@@ -21,7 +21,7 @@ IN_ORDER: Final = (
 CLUSTER_GUIDE: Final = "docs/pulsar-cluster.md"
 """Document whose commands need a cluster; tests/cluster runs them."""
 
-PLUGIN_GUIDE: Final = "docs/use-from-pulsar.md"
+PLUGIN_GUIDE: Final = "docs/deployment/use-from-pulsar.md"
 """Document whose commands need a broker; tests/cluster/plugin follows them."""
 
 DEPLOYMENT_GUIDE: Final = "docs/deployment/guide.md"

@@ -22,6 +22,7 @@ ALLOWED_TOP_LEVEL = {
     "docs",
     "grafana",
     "proto",
+    "pulsar-plugin",
     "pyproject.toml",
     "snapshot_storage",
     "spark_rebuild",
