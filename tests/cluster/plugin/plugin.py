@@ -1,10 +1,14 @@
-"""Builds the plugin for Pulsar's broker by Maven, once for each state of its sources, into the user's cache directory."""
+"""Builds the plugin for Pulsar's broker by Maven, once for each state of its sources, into the user's cache directory.
+
+python -m tests.cluster.plugin.plugin      # builds it, or prints why it cannot
+"""
 
 import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -61,3 +65,10 @@ def _state_of_sources() -> str:
         digest.update(str(path.relative_to(SOURCES)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+if __name__ == "__main__":
+    try:
+        plugin_jar()
+    except NoPulsarClasses as missing:
+        sys.exit(f"{missing}")
