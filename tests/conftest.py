@@ -52,7 +52,7 @@ ONE_PROCESS = {
     "bookkeeper/": "BookKeeper",
     "ledger/live/": "BookKeeper",
     "cluster/pulsar/": "Pulsar",
-    "cluster/plugin/": "Pulsar",
+    "cluster/plugin/": "the plugin",
     "cluster/": "BookKeeper",
     "snapshot_storage/shared/bookkeeper/test_footprint.py": "BookKeeper",
     "snapshot_storage/shared/bookkeeper/test_real_cluster.py": "BookKeeper",

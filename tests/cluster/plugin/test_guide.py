@@ -56,7 +56,7 @@ class Reader:
             case "bin/pulsar-admin", "topics", "stats", topic:
                 assert self.broker.admin.stats(topic)["subscriptions"]["worker"]["msgDelayed"] == COUNT
             case "delayed-tracker", *rest:
-                ran = run_tracker(*rest, "--address", self.service.address)
+                ran = run_tracker(*rest, "--server", self.service.address)
                 assert ran.status == 0, ran.err
                 assert f"{COUNT:,}" in ran.out
             case _:
@@ -75,8 +75,10 @@ def settings_of_the_guide() -> dict[str, str]:
 @pytest.fixture
 def reader(cluster: Cluster, tmp_path: Path, installed: Installation) -> Iterator[Reader]:
     """A broker with the settings of the guide alone, and a service that does not run yet."""
-    del installed  # its bookies are there
     with ExitStack() as running:
+        # The bookies are shared; of two brokers either may own the topic.
+        installed.broker.stop()
+        running.callback(installed.broker.start)
         java = running.enter_context(running_java_clients())
         (tmp_path / "service").mkdir()
         service = Service(tmp_path / "service")

@@ -35,6 +35,10 @@ class MessageId(NamedTuple):
     entry_id: int
 
 
+EARLIEST: Final = MessageId(-1, -1)
+"""Id in front of all messages: a client that seeks to a message does not get that one."""
+
+
 class Received(NamedTuple):
     """One message that a consumer received. Times are milliseconds since the epoch."""
 
