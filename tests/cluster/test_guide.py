@@ -46,7 +46,7 @@ async def test_the_commands_run_in_the_order_of_the_guide(
             ("/etc/pulsar/", f"{tmp_path}/"),
             ("/var/backups/", f"{tmp_path}/"),
             ("/var/lib/delayed-tracker/", f"{tmp_path}/"),
-            ("127.0.0.1:8095", trackers.service.address),
+            ("127.0.0.1:7650", trackers.service.address),
         ):
             arguments = [argument.replace(named, place) for argument in arguments]
         ran = await asyncio.to_thread(command, *arguments)

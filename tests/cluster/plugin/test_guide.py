@@ -40,6 +40,11 @@ class Reader:
             assert line.startswith(beginning), line
             self._type(line)
 
+    def _pending(self, arguments: list[str]) -> int:
+        ran = run_tracker(*arguments, "--server", self.service.address, "--json")
+        assert ran.status == 0, ran.err
+        return ran.document["pending_count"] + ran.document["leased_count"]
+
     def _type(self, line: str) -> None:
         program, *arguments = shlex.split(line)
         match program, *arguments:
@@ -56,14 +61,13 @@ class Reader:
             case "bin/pulsar-admin", "topics", "stats", topic:
                 assert self.broker.admin.stats(topic)["subscriptions"]["worker"]["msgDelayed"] == COUNT
             case "delayed-tracker", *rest:
-                ran = run_tracker(*rest, "--server", self.service.address)
-                assert ran.status == 0, ran.err
-                assert f"{COUNT:,}" in ran.out
+                wait_until(lambda: self._pending(rest) == COUNT)
             case _:
                 raise AssertionError(line)
 
 
 COUNT = 1_000
+"""Messages of the topic."""
 
 
 def settings_of_the_guide() -> dict[str, str]:
@@ -83,7 +87,7 @@ def reader(cluster: Cluster, tmp_path: Path, installed: Installation) -> Iterato
         (tmp_path / "service").mkdir()
         service = Service(tmp_path / "service")
         lines = settings_of_the_guide()
-        assert lines.pop("delayedTrackerServiceAddresses") == "127.0.0.1:8095"
+        assert lines.pop("delayedTrackerServiceAddresses") == "127.0.0.1:7650"
         settings = {**SETTINGS, **lines, "delayedTrackerServiceAddresses": service.address}
         broker = Broker(cluster, tmp_path, java, settings, [plugin_jar()])
         running.callback(lambda: service.process.running and service.process.kill())

@@ -82,7 +82,7 @@ def gc_command(
     missing at two looks at least --grace apart, those of two runs with --state, and right before the deletion. Left are
     trackers that were opened in between or have leases, and those of namespaces that the cluster does not have.
 
-    Example: delayed-tracker pulsar gc bookkeeper+zk:zk1:2181 --service 127.0.0.1:8095 --state gc.json --yes
+    Example: delayed-tracker pulsar gc bookkeeper+zk:zk1:2181 --service 127.0.0.1:7650 --state gc.json --yes
     """
     address = ClusterAddress.parse(cluster, "CLUSTER")
     place = Service.at(service, credentials)

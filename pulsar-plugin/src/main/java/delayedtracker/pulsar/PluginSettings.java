@@ -106,14 +106,14 @@ record PluginSettings(
             for (String address : text(key).split(",")) {
                 String each = address.trim();
                 if (!each.isEmpty() && !each.matches("(\\[[0-9a-fA-F:]+]|[^:/\\s]+):\\d{1,5}")) {
-                    throw new IllegalArgumentException(key + ": \"" + each + "\" is not HOST:PORT, such as tracker1:8095");
+                    throw new IllegalArgumentException(key + ": \"" + each + "\" is not HOST:PORT, such as tracker1:7650");
                 }
                 if (!each.isEmpty()) {
                     found.add(each);
                 }
             }
             if (found.isEmpty()) {
-                throw new IllegalArgumentException(key + " is not set: give the service's HOST:PORT, such as tracker1:8095");
+                throw new IllegalArgumentException(key + " is not set: give the service's HOST:PORT, such as tracker1:7650");
             }
             return List.copyOf(found);
         }

@@ -14,7 +14,7 @@ class PluginSettingsTest {
     private static Properties properties(String... pairs) {
         Properties properties = new Properties();
         properties.setProperty("brokerServicePort", "6650");
-        properties.setProperty("delayedTrackerServiceAddresses", "tracker1:8095, [::1]:8095");
+        properties.setProperty("delayedTrackerServiceAddresses", "tracker1:7650, [::1]:7650");
         for (int i = 0; i < pairs.length; i += 2) {
             properties.setProperty(pairs[i], pairs[i + 1]);
         }
@@ -24,7 +24,7 @@ class PluginSettingsTest {
     @Test
     void theAddressesAreEnough() {
         PluginSettings settings = PluginSettings.of(properties());
-        assertEquals(List.of("tracker1:8095", "[::1]:8095"), settings.addresses());
+        assertEquals(List.of("tracker1:7650", "[::1]:7650"), settings.addresses());
         assertEquals(TrackerChoice.SERVICE, settings.tracker());
         assertEquals(-1, settings.fallBackAfterMs());
     }
@@ -33,7 +33,7 @@ class PluginSettingsTest {
     @CsvSource(quoteCharacter = '\'', value = {
         "delayedTrackerServiceAddresses, '', is not set",
         "delayedTrackerServiceAddresses, tracker1, is not HOST:PORT",
-        "delayedTrackerServiceAddresses, http://tracker1:8095, is not HOST:PORT",
+        "delayedTrackerServiceAddresses, http://tracker1:7650, is not HOST:PORT",
         "delayedTrackerDefault, redis, 'none of service, pulsar, memory'",
         "delayedTrackerPrefetchMessages, many, no whole number from 1 to 10000",
         "delayedTrackerPrefetchMessages, 0, no whole number from 1 to 10000",
