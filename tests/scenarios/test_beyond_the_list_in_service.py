@@ -113,7 +113,8 @@ async def test_no_request_is_an_internal_error() -> None:
             if "epoch" in method.input_type.fields_by_name and rng.random() < 0.8:
                 request.epoch = epoch
             try:
-                answer = await getattr(service.stub, method.name)(request)
+                call = getattr(service.stub, method.name)(request)
+                answer = [part async for part in call] if method.server_streaming else await call
             except grpc.aio.AioRpcError as error:
                 refusals.add(error.code().name)
                 details(error)

@@ -46,6 +46,7 @@ CALLS = {
     "explain": lambda session: session.explain(1, 1),
     "histogram": lambda session: session.histogram(from_ms=0, step_ms=1, bar_count=1),
     "verify": lambda session: session.verify(),
+    "membership": lambda session: anext(aiter(session.membership())),
 }
 
 
