@@ -43,7 +43,7 @@ class Footprint:
     ("buckets", "bucket_indexes"),
     [
         (20, 50),
-        pytest.param(1_000, 20, marks=[pytest.mark.long, pytest.mark.timeout(600)]),
+        pytest.param(1_000, 20, marks=[pytest.mark.deep, pytest.mark.timeout(1_800)]),
         pytest.param(1_000, 10_000, marks=[pytest.mark.deep, pytest.mark.timeout(3_600)]),
     ],
 )
