@@ -6,6 +6,8 @@ import os
 import platform
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +39,13 @@ def version_of(*command: str) -> str | None:
         return None
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     return (said.stdout or said.stderr).strip().partition("\n")[0]
+
+
+def timed(work: Callable[[], None]) -> float:
+    """Return how many seconds something takes."""
+    started = time.monotonic()
+    work()
+    return time.monotonic() - started
 
 
 @dataclass(frozen=True, slots=True)

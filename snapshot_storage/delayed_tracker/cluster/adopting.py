@@ -32,7 +32,7 @@ from delayed_tracker.ledger.errors import MetadataInvalid
 from delayed_tracker.ledger.metadata.cursor import CursorState
 from delayed_tracker.ledger.metadata.managed_ledger import parse_managed_ledger
 from delayed_tracker.ledger.topic_name import TopicName
-from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadata
+from delayed_tracker.storage.codec.codec import decode_metadata
 from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound
 from delayed_tracker.storage.maintenance.claiming import Claimed, claim_tracker
@@ -171,7 +171,7 @@ class BucketAdoption:
             raise SnapshotNotFound(f"ledger {named.bucket_id} is not closed")
         metadata = await ledger.metadata_entry()
         decoded = await asyncio.to_thread(decode_metadata, metadata)
-        bits = _union(decoded)
+        bits = decoded.positions()
         first, last = bits.first(), bits.last()
         if first is None or last is None or len(decoded.bounds) != ledger.reader.last_confirmed:
             raise SnapshotCorrupt(
@@ -236,13 +236,6 @@ class _Cursor:
 def _own_mark(claimed: Claimed) -> LogMark:
     """Return a mark that claims nothing, and under which no record of any log counts."""
     return LogMark(0, log=NO_LOG) if claimed.extent is None else LogMark(claimed.extent.last_number)
-
-
-def _union(metadata: SnapshotMetadata) -> PositionBitmap:
-    bits = PositionBitmap()
-    for segment in metadata.segment_bits:
-        bits.update(segment)
-    return bits
 
 
 def _intersection(bits: PositionBitmap, others: PositionBitmap) -> PositionBitmap:

@@ -12,15 +12,13 @@ import json
 import subprocess
 import tempfile
 import threading
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks.machine import ProcessMeter
-from tests.bookkeeper.servers.cluster import Cluster, ZooKeeperServer
+from tests.benchmarks.machine import ProcessMeter, timed
+from tests.bookkeeper.servers.cluster import running_cluster
 from tests.cluster.plugin.installation import Installation
 from tests.cluster.plugin.plugin import plugin_jar
 from tests.cluster.pulsar.servers.admin import wait_until
@@ -135,13 +133,6 @@ def monitor_waits_ms(recording: Path) -> list[float]:
             for event in events["recording"]["events"]]  # fmt: skip
 
 
-def timed(work: Callable[[], None]) -> float:
-    """Return how many seconds something takes."""
-    started = time.monotonic()
-    work()
-    return time.monotonic() - started
-
-
 def at(values: list[int], share: float) -> str:
     """Return a quantile of sorted values."""
     return f"{values[min(len(values) - 1, int(len(values) * share))]:,}" if values else ""
@@ -161,14 +152,7 @@ def measure(directory: Path, pending: int, rates: list[int], seconds: int) -> No
     """Print a row for each tracker and rate."""
     with ExitStack() as running:
         java = running.enter_context(running_java_clients())
-        zookeeper = ZooKeeperServer(directory / "zookeeper")
-        running.callback(zookeeper.stop)
-        zookeeper.start()
-        zookeeper.make_tree()
-        (directory / "bookies").mkdir()
-        cluster = Cluster(zookeeper, directory / "bookies")
-        running.callback(cluster.stop)
-        cluster.require(2)
+        cluster = running.enter_context(running_cluster(directory, bookies=2))
         installed = Installation(cluster, directory / "plugin", java, plugin_jar(), _SETTINGS)
         running.callback(installed.abandon)
         installed.start()

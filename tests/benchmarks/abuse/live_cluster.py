@@ -9,13 +9,12 @@ every message.
 import argparse
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from tests.bookkeeper.servers.cluster import Cluster, ZooKeeperServer
+from tests.benchmarks.machine import timed
+from tests.bookkeeper.servers.cluster import running_cluster
 from tests.cluster.pulsar.commands import Ran, run_spark_rebuild
 from tests.cluster.pulsar.servers.broker import HOUR_MS, ROOT, Broker, now_ms
 from tests.cluster.pulsar.servers.java_clients import running_java_clients
@@ -30,14 +29,7 @@ def measure(directory: Path, messages: int, runs: int) -> None:
     """Fill a topic, and print a row for each step."""
     with ExitStack() as running:
         java = running.enter_context(running_java_clients())
-        zookeeper = ZooKeeperServer(directory / "zookeeper")
-        running.callback(zookeeper.stop)
-        zookeeper.start()
-        zookeeper.make_tree()
-        (directory / "bookies").mkdir()
-        cluster = Cluster(zookeeper, directory / "bookies")
-        running.callback(cluster.stop)
-        cluster.require(2)
+        cluster = running.enter_context(running_cluster(directory, bookies=2))
         (directory / "broker").mkdir()
         broker = Broker(cluster, directory / "broker", java, _SETTINGS)
         running.callback(broker.abandon)
@@ -52,7 +44,7 @@ def measure(directory: Path, messages: int, runs: int) -> None:
             broker.remove_buckets(topic.name, _SUBSCRIPTION)
             print_row("a broker replays", timed(lambda: load(broker, topic)))
             broker.remove_buckets(topic.name, _SUBSCRIPTION)
-            commit = f"pulsar:zk://{zookeeper.address}{ROOT}"
+            commit = f"pulsar:zk://{broker.zookeeper.address}{ROOT}"
             print_row(
                 "rebuild --commit pulsar:",
                 timed(lambda c=commit: rebuild(directory, *reading, *staging, "--commit", c)),
@@ -77,13 +69,6 @@ def rebuild(directory: Path, *arguments: str) -> None:
     print(ran.err, file=sys.stderr)
     if ran.status:
         sys.exit(f"spark-rebuild ended with {ran.status}")
-
-
-def timed(work: Callable[[], None]) -> float:
-    """Return how many seconds something takes."""
-    started = time.monotonic()
-    work()
-    return time.monotonic() - started
 
 
 def print_row(name: str, seconds: float) -> None:

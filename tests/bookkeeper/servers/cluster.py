@@ -238,3 +238,26 @@ class Cluster:
         for bookie in self.bookies:
             if bookie.process.running:
                 bookie.process.kill()
+
+
+@contextmanager
+def running_cluster(directory: Path, bookies: int) -> Iterator[Cluster]:
+    """Start a ZooKeeper with the nodes of an empty cluster, and bookies; for programs, which have no fixtures.
+
+    Raises:
+        NoPulsarClasses: there is no Java, or the classes cannot be fetched.
+        ServerNotReady: a server ended, or did not answer in time.
+    """
+    zookeeper = ZooKeeperServer(directory / "zookeeper")
+    try:
+        zookeeper.start()
+        zookeeper.make_tree()
+        (directory / "bookies").mkdir()
+        cluster = Cluster(zookeeper, directory / "bookies")
+        try:
+            cluster.require(bookies)
+            yield cluster
+        finally:
+            cluster.stop()
+    finally:
+        zookeeper.stop()

@@ -236,9 +236,7 @@ class _GroupWriter:
 async def _recoverable(storage: SnapshotStore, entry: CatalogueEntry) -> RecoverableBucket:
     """Return an entry of the catalogue with the positions that its snapshot has."""
     metadata = decode_metadata(await storage.get_bucket_snapshot_metadata(entry.bucket_id))
-    bits = PositionBitmap()
-    for segment in metadata.segment_bits:
-        bits.update(segment)
+    bits = metadata.positions()
     try:
         consumed = PositionBitmap.deserialize(entry.consumed)
     except InvalidInput as error:

@@ -58,6 +58,13 @@ class SnapshotMetadata:
     segment_bits: list[PositionBitmap]
     """Positions of each segment; owned by the caller."""
 
+    def positions(self) -> PositionBitmap:
+        """Return the positions of all segments, owned by the caller. O(bitmaps)."""
+        bits = PositionBitmap()
+        for segment in self.segment_bits:
+            bits.update(segment)
+        return bits
+
 
 def encode_snapshot(sealed: SealedIndexes) -> EncodedSnapshot:
     """Encode a sealed bucket as Pulsar stores it.

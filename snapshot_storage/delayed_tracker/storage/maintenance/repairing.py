@@ -113,9 +113,7 @@ async def _mended(entry: CatalogueEntry, reader: StoredSnapshotReader) -> Catalo
     """Return the entry of a snapshot that is sound, as its metadata has it; None if it has no positions."""
     metadata = await reader.metadata()
     length = await reader.length()
-    bits = PositionBitmap()
-    for segment in metadata.segment_bits:
-        bits.update(segment)
+    bits = metadata.positions()
     lowest, highest = bits.first(), bits.last()
     if lowest is None or highest is None:
         return None

@@ -66,10 +66,7 @@ async def _snapshot_bits(bucket_id: int, access: StorageAccess, counters: Effect
         metadata = await access.offload(decode_metadata, stored)
     except (SnapshotNotFound, SnapshotCorrupt):
         return None
-    bits = PositionBitmap()
-    for segment in metadata.segment_bits:
-        bits.update(segment)
-    return bits
+    return metadata.positions()
 
 
 def _without(stored: PositionBitmap, tracked: PositionBitmap | None) -> bytes:

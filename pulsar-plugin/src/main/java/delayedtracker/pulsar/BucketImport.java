@@ -107,14 +107,12 @@ final class BucketImport {
                 .thenCompose(read -> confirmed(index))
                 .thenCompose(durable -> stopped ? CompletableFuture.completedFuture(null) : remove(bucket))
                 .whenComplete((done, error) -> {
-                    if (error == null) {
-                        next(left, index, session);
-                    } else if (!stopped) {
+                    if (error != null && !stopped) {
                         // The bucket stays, and with it all of its messages; the dispatcher reads them as well.
                         log.warn("[{}] Failed to take over the bucket {} of Pulsar's tracker; it is tried again when the topic"
                                 + " is loaded", name, bucket, error);
-                        next(left, index, session);
                     }
+                    next(left, index, session);
                 });
     }
 

@@ -16,7 +16,7 @@ import java.util.TreeSet;
  * @param addresses addresses of the service, HOST:PORT; the next is tried when one cannot be reached
  * @param tracker the tracker of topics that name none
  * @param tls how to connect
- * @param tokenFile a file with the token, read again for each call if it has changed; null sends none
+ * @param tokenFile a file with the token, read for each call; null sends none
  * @param addBatchMax positions that one call adds
  * @param addDelayMs how long the first position waits for others
  * @param unconfirmedMax positions that wait for the service before the dispatcher stops reading

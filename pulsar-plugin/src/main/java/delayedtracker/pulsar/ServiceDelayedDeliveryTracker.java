@@ -202,11 +202,8 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
         if (closed) {
             return;
         }
-        boolean goesOn = paused && (index.unconfirmedCount() * 2 < settings.unconfirmedMax() || index.isLocal());
-        if (goesOn) {
+        if (paused && (index.unconfirmedCount() * 2 < settings.unconfirmedMax() || index.isLocal())) {
             paused = false;
-        }
-        if (goesOn) {
             dispatcher.readMoreEntriesAsync();
         } else {
             setTimer(true);

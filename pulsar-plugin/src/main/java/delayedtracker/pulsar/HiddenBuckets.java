@@ -5,7 +5,6 @@ import java.util.concurrent.CompletableFuture;
 import org.apache.pulsar.broker.delayed.bucket.BucketSnapshotStorage;
 import org.apache.pulsar.broker.delayed.proto.SnapshotMetadata;
 import org.apache.pulsar.broker.delayed.proto.SnapshotSegment;
-import org.apache.pulsar.broker.delayed.proto.SnapshotSegmentMetadata;
 
 /**
  * Hides the buckets of a subscription from Pulsar's own class, which looks for them when it is made, under the dispatcher's
@@ -20,10 +19,7 @@ final class HiddenBuckets implements BucketSnapshotStorage {
 
     @Override
     public CompletableFuture<SnapshotMetadata> getBucketSnapshotMetadata(long bucketId) {
-        SnapshotSegmentMetadata never = SnapshotSegmentMetadata.newBuilder()
-                .setMinScheduleTimestamp(Long.MAX_VALUE).setMaxScheduleTimestamp(Long.MAX_VALUE).build();
-        SnapshotMetadata metadata = SnapshotMetadata.newBuilder().addMetadataList(never).build();
-        return CompletableFuture.completedFuture(metadata);
+        return CompletableFuture.completedFuture(NeverDue.metadata());
     }
 
     @Override
