@@ -105,8 +105,10 @@ def _places(*positions: Position) -> tuple[Int64Array, Int64Array]:
 
 def _encode(kind: int, *columns: Int64Array) -> bytes:
     parts = [_HEADER.pack(kind, len(columns[0]))]
-    for column in columns:
-        parts += _encode_column(column)
+    # Distances wrap around, as the sums do that undo it; a kernel that is not compiled would warn.
+    with np.errstate(over="ignore"):
+        for column in columns:
+            parts += _encode_column(column)
     return b"".join(parts)
 
 
