@@ -131,7 +131,7 @@ def broker_conf(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.deep
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_the_commands_run_in_the_order_of_the_documents(service, broker_conf, tmp_path):
     """Each exits with 0, on what the ones before it left, in the environment that they made."""
@@ -193,6 +193,7 @@ def service_settings() -> dict[str, str]:
     return {"ledgerSourceUrl": sample}
 
 
+@pytest.mark.long
 async def test_the_ledgers_example_works(service):
     """The ledgers example finds a message, reads on from there, and reaches the end."""
     status, out = await run(sys.executable, "-c", PYTHON[4].replace(ADDRESS, service.grpc_address), environment={})
@@ -203,6 +204,7 @@ async def test_the_ledgers_example_works(service):
     assert last.startswith("the last is ")
 
 
+@pytest.mark.long
 async def test_the_restart_example_works(service):
     """The second session offers nothing again, and reads what was offered and is not tracked: due, or not delayed."""
     status, out = await run(sys.executable, "-c", PYTHON[2].replace(ADDRESS, service.grpc_address), environment={})
@@ -216,6 +218,7 @@ async def test_the_restart_example_works(service):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", PYTHON[:2], ids=["asyncio", "blocking"])
 async def test_the_python_examples_work(service, example):
     """Each example tracks, waits, and gets the message that became due."""
@@ -226,6 +229,7 @@ async def test_the_python_examples_work(service, example):
     assert out.count("due: 7:") == 100
 
 
+@pytest.mark.long
 async def test_the_credentials_example_works(tmp_path):
     """It connects with TLS, and shows the token of the file."""
     authority = Authority()
@@ -255,6 +259,7 @@ def test_every_place_of_a_message_is_explained():
     assert sorted(listed) == sorted(place.value.replace("_", " ") for place in MessagePlace)
 
 
+@pytest.mark.long
 async def test_the_table_of_metrics_is_what_metrics_shows(service):
     """Each metric is in both, except those of the process, and those of storages over a network."""
     async with httpx.AsyncClient(base_url=f"http://{service.http_address}") as http:

@@ -50,6 +50,7 @@ async def test_a_data_file_in_use_is_refused(service, tmp_path):
     assert "tracker.db" in str(error)
 
 
+@pytest.mark.long
 async def test_sigterm_ends_waiting_polls_and_keeps_every_index(service, tmp_path):
     """Sealed indexes are in snapshots after an orderly stop; the others come back from the add log."""
     positions = [Position(ledger_id, entry_id) for ledger_id in (1, 2) for entry_id in range(60)]
@@ -69,6 +70,7 @@ async def test_sigterm_ends_waiting_polls_and_keeps_every_index(service, tmp_pat
         await again.ensure_stopped()
 
 
+@pytest.mark.long
 async def test_odd_names_are_kept_verbatim(service, tmp_path):
     """Long topics and subscriptions with spaces, slashes and percent signs are kept, also after a crash."""
     names = [

@@ -19,7 +19,7 @@ from tests.prometheus.queries import RULES
 from tests.service.harness.shell import ControlledStorage, Gate
 from tests.service.metrics.served_storage import ServedStorage
 
-pytestmark = [pytest.mark.slow, pytest.mark.deep, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
 
 TOPIC, HOUR_MS = "persistent://lab/main/delayed", 3_600_000
 FULL = 1_000_000_000_000

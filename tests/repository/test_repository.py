@@ -84,7 +84,7 @@ def test_ci_runs_the_linters_and_the_readmes_test_command():
 
 
 @pytest.mark.parametrize(
-    "script", [".ci/audit", ".ci/deployment/fetch", ".ci/java", ".ci/jvm", ".ci/run", ".ci/setup", ".ci/strace"]
+    "script", [".ci/audit", ".ci/deployment/fetch", ".ci/java", ".ci/jvm", ".ci/run", ".ci/setup", ".ci/debian-tools"]
 )
 def test_shell_scripts_parse(script: str):
     """Shell scripts have no syntax errors, even those that seldom run."""

@@ -119,6 +119,7 @@ def test_row_75_delayed_messages_in_front_of_a_plain_one_cost_no_waiting() -> No
     assert desk.count == 100_000
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 async def test_row_78_acknowledgements_survive_an_orderly_restart(killed: bool) -> None:

@@ -58,6 +58,7 @@ async def service(directory: Path, host: str = "127.0.0.1") -> AsyncIterator[Pro
             await process.communicate()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_stops_the_service_in_order(tmp_path: Path, number: signal.Signals):
     """A poll in flight is answered, the process exits with 0, and the ready file is gone."""

@@ -75,7 +75,7 @@ def damage(directory: Path) -> None:
     log.write_bytes(log.read_bytes()[:-1])
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_a_command_that_succeeds_says_nothing_but_how_far_it_is(tmp_path, source):
     """A successful command prints only progress; a requested log has the output of Spark and of workers."""
     log = tmp_path / "spark.log"
@@ -85,7 +85,7 @@ def test_a_command_that_succeeds_says_nothing_but_how_far_it_is(tmp_path, source
     assert "log4j" in log.read_text()
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_an_error_of_ours_is_the_only_line(tmp_path, source):
     """An error that a worker raised is the only line, and no log of Spark is kept."""
     damage(tmp_path)
@@ -100,7 +100,7 @@ def test_an_error_of_ours_is_the_only_line(tmp_path, source):
     ("arguments", "said"),
     [
         (("--spark-option", "spark.driver.memory=1x"), "Spark cannot start: .*Xmx1x"),
-        pytest.param(("--master", "local[x]"), r"Spark cannot start: .*'local\[x\]'", marks=pytest.mark.deep),
+        pytest.param(("--master", "local[x]"), r"Spark cannot start: .*'local\[x\]'", marks=pytest.mark.long),
     ],
 )
 def test_a_spark_that_does_not_start_is_one_line_that_names_its_log(tmp_path, source, arguments, said):
@@ -123,7 +123,7 @@ def working(tmp_path, source):
     return process, int(java)
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_a_java_that_is_killed_is_one_line(tmp_path, working):
     """If Java is killed, as the kernel does when memory runs out, the command prints one line."""
     process, java = working
@@ -136,7 +136,7 @@ def test_a_java_that_is_killed_is_one_line(tmp_path, working):
     ]
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_an_interrupt_ends_a_command_without_a_word(working):
     """An interrupted command prints nothing and ends with the status that shells expect of Ctrl-C."""
     process, _ = working

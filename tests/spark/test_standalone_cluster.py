@@ -46,7 +46,7 @@ SPECULATION = {
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.deep,
+    pytest.mark.long,
     pytest.mark.timeout(600),
     pytest.mark.asyncio(loop_scope="module"),
 ]

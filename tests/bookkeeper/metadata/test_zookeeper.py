@@ -28,8 +28,8 @@ from delayed_tracker.bookkeeper.metadata.zookeeper import (
 )
 from delayed_tracker.core.values.errors import InvalidInput
 from tests.bookkeeper.servers.cluster import ZooKeeperServer
-from tests.bookkeeper.servers.java_process import free_port
 from tests.bookkeeper.servers.proxy import running_proxy
+from tests.bookkeeper.servers.server_process import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from tests.bookkeeper.servers.java_process import JavaProcess, free_port, java_command
+from tests.bookkeeper.servers.server_process import ServerProcess, free_port, java_command
 
 MAX_FRAME_BYTES: Final = 5_253_120
 """Size of the largest frame that the bookies take, the length in front of it included."""
@@ -53,7 +53,7 @@ class ZooKeeperServer:
         program = ["org.apache.zookeeper.server.ZooKeeperServerMain", str(self.port), str(directory), str(_TICK_MS)]
         # What a test wrote survives a kill -9 in the page cache, so that an fsync would only cost time.
         options = ["-Xmx128m", "-Dzookeeper.forceSync=no", "-Dzookeeper.4lw.commands.whitelist=*"]
-        self.process = JavaProcess(java_command(options, program), directory.with_suffix(".log"))
+        self.process = ServerProcess(java_command(options, program), directory.with_suffix(".log"))
 
     @property
     def address(self) -> str:
@@ -193,10 +193,10 @@ class Bookie:
     def _node(self, read_only: bool) -> str:
         return f"{LEDGERS}/available/{'readonly/' if read_only else ''}{self.bookie_id}"
 
-    def _process(self, read_only: bool) -> JavaProcess:
+    def _process(self, read_only: bool) -> ServerProcess:
         # A read-only bookie would become writable by itself at its next check of the disks.
         program = [*self._program, "-r"] if read_only else self._program
-        return JavaProcess(java_command(self._java_options, program), self._log)
+        return ServerProcess(java_command(self._java_options, program), self._log)
 
 
 class Cluster:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from tests.bookkeeper.servers.java_process import java_command
+from tests.bookkeeper.servers.server_process import java_command
 
 PROGRAM: Final = Path(__file__).with_name("JavaLedgers.java")
 BOOKIE_BACK_TIMEOUT_S: Final = 10.0

@@ -142,6 +142,7 @@ def test_a_refused_token_has_the_same_status(command, files):
     assert ran.err == "delayed-tracker: the token has expired; send a valid token\n"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_tls_and_plain_that_meet_are_told_apart(command, authority, files):
     """Each direction of this common mistake is one line with the option to change."""

@@ -288,6 +288,7 @@ async def test_metadata_that_are_lost_between_the_looks_delete_nothing(made: Mad
     assert len(await trackers.names()) == 1
 
 
+@pytest.mark.long
 async def test_a_service_away_at_the_second_look_is_an_error(made: MadeCluster, trackers: Trackers, run: Run):
     """The run does not end as if there were no trackers left."""
     await made.topic(TOPIC)

@@ -75,6 +75,7 @@ async def test_a_document_for_machines(gone: Trackers, gc, tmp_path: Path):
     assert second["missing"][1]["missing_since_ms"] == first["now_ms"]
 
 
+@pytest.mark.long
 async def test_refusals_delete_nothing(gone: Trackers, gc, made: MadeCluster, tmp_path: Path):
     """Each is a line on stderr with the exit code of its kind."""
     damaged = tmp_path / "gc.json"

@@ -15,6 +15,7 @@ from tests.cluster.pulsar.servers.java_clients import JavaClients
 SETTINGS: Final[Mapping[str, str]] = {
     "delayedDeliveryTrackerFactoryClassName": FACTORY,
     "delayedTrackerCallTimeoutMillis": "5000",
+    "transactionCoordinatorEnabled": "true",
 }
 
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.bookkeeper.servers.java_process import JavaProcess, free_port
+from tests.bookkeeper.servers.server_process import ServerProcess, free_port
 from tests.cluster.pulsar.servers.admin import wait_until
 
 
@@ -22,10 +22,10 @@ class Service:
             *settings,
         ):
             command += ["--set", setting]
-        self.process = JavaProcess(command, directory / "service.log", environment)
+        self.process = ServerProcess(command, directory / "service.log", environment)
 
-    def start(self) -> None:
-        """Start it, and wait until it serves."""
+    def start(self, environment: Mapping[str, str] | None = None) -> None:
+        """Start it, with variables of this start alone, and wait until it serves."""
         self._ready.unlink(missing_ok=True)
-        self.process.launch()
+        self.process.launch(environment)
         wait_until(self._ready.exists)

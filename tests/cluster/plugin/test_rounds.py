@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from tests.bookkeeper.servers.cluster import Cluster
-from tests.bookkeeper.servers.java_process import JavaProcess
+from tests.bookkeeper.servers.server_process import ServerProcess
 from tests.cluster.plugin.installation import SETTINGS, Installation
 from tests.cluster.plugin.plugin import plugin_jar
 from tests.cluster.plugin.service import Service
@@ -139,7 +139,7 @@ class Disturbances:
         threading.Event().wait(3)
         service.start()
 
-    def _freeze(self, process: JavaProcess) -> None:
+    def _freeze(self, process: ServerProcess) -> None:
         process.freeze()
         threading.Event().wait(self._frozen_s)
         process.thaw()

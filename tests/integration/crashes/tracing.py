@@ -19,9 +19,9 @@ _RECORDED = (
 def find_strace() -> str:
     """Return its path. Without it the test is skipped, except in CI, which has installed it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    found = shutil.which("strace") or shutil.which("strace", path=str(cache / "delayed-tracker" / "strace"))
+    found = shutil.which("strace") or shutil.which("strace", path=str(cache / "delayed-tracker" / "debian"))
     if found is None:
-        missing = "there is no strace: run .ci/strace, or put it on the PATH"
+        missing = "there is no strace: run .ci/debian-tools, or put it on the PATH"
         if os.environ.get("CI"):
             pytest.fail(missing, pytrace=False)
         pytest.skip(missing)

@@ -219,6 +219,7 @@ def test_a_cluster_below_a_root(cluster: Cluster):
         source.topic_log(topic.name)
 
 
+@pytest.mark.long
 def test_an_address_without_a_cluster_is_refused(cluster: Cluster):
     """The error names the URL, and says what is missing."""
     with pytest.raises(InvalidInput, match="/nowhere/ledgers/LAYOUT does not exist"):

@@ -44,7 +44,7 @@ def long_ledger():
 
 @ALL
 @pytest.mark.parametrize("index", [True, False])
-@pytest.mark.parametrize("every", [(7, 128), (300, 128), (1, 1), (1000, 10)])
+@pytest.mark.parametrize("every", [(7, 128), (300, 128), pytest.param((1, 1), marks=pytest.mark.long), (1000, 10)])
 def test_any_range_of_a_ledger(tmp_path, long_ledger, compression, index, every):
     """Ranges around index keys, sync marks and ends equal what was written."""
     writer = MapFileWriter(long_ledger, compression, sync_every=every[0], index_every=every[1])

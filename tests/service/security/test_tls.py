@@ -181,6 +181,7 @@ async def test_the_name_of_a_certificate_is_the_role(tmp_path: Path):
         assert await service.get(Transport.TLS, "/health/ready") == 200
 
 
+@pytest.mark.long
 async def test_both_clients_connect_with_a_certificate(tmp_path: Path):
     """The name of their certificate is their role, and a client without one is told that TLS failed."""
     secured = {
@@ -377,6 +378,7 @@ async def test_what_is_no_handshake_leaves_no_line_of_grpc(tmp_path: Path):
     assert [json.loads(line)["event"] for line in written.splitlines()] == ["stopping", "stopped"]
 
 
+@pytest.mark.long
 async def test_connections_of_tls_have_an_age(tmp_path: Path):
     """At its age a client is told to connect anew, which meets the certificate of that time; its calls may end."""
     async with running(write_files(tmp_path), grpc_connection_age_max_ms=1_000) as service:

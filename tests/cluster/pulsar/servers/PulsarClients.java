@@ -4,6 +4,7 @@
 //
 //   produce     url, topic, deliverAt [TIME, 0 for none], keys [TEXT] or null, size       -> ids, one for each time
 //   batch       url, topic, deliverAt, count, size                                        -> id of its one entry
+//   transact    url, topic, deliverAt [TIME], commit (or abort), size                     -> ids
 //   steady      url, topic, delays [MS], perSecond, size                                  -> flow
 //   settle      flow (stops it)                                                           -> ids, deliverAt, micros
 //   subscribe   url, topic, subscription, acknowledge (what it receives), earliest, type, nackEvery (each so many
@@ -36,6 +37,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.pulsar.client.api.ClientBuilder;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
@@ -44,6 +46,7 @@ import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.SubscriptionInitialPosition;
 import org.apache.pulsar.client.api.SubscriptionType;
 import org.apache.pulsar.client.api.TypedMessageBuilder;
+import org.apache.pulsar.client.api.transaction.Transaction;
 import org.apache.pulsar.client.impl.BatchMessageIdImpl;
 import org.apache.pulsar.client.impl.MessageIdImpl;
 import org.apache.pulsar.client.impl.MessageImpl;
@@ -86,6 +89,7 @@ public final class PulsarClients {
         switch (text(request, "do")) {
             case "produce" -> produce(request, answer);
             case "batch" -> batch(request, answer);
+            case "transact" -> transact(request, answer);
             case "steady" -> {
                 FLOWS.put(++made, new Flow(producer(request), request));
                 answer.addProperty("flow", made);
@@ -152,6 +156,22 @@ public final class PulsarClients {
         }
     }
 
+    // With a client of its own: one that may use transactions needs a coordinator from its first moment.
+    private static void transact(JsonObject request, JsonObject answer) throws Exception {
+        try (PulsarClient client = builder(text(request, "url")).enableTransaction(true).build();
+                Producer<byte[]> producer = client.newProducer().topic(text(request, "topic")).enableBatching(false)
+                    .sendTimeout(0, TimeUnit.SECONDS).create()) {
+            Transaction transaction = client.newTransaction().withTransactionTimeout(TIMEOUT_S, TimeUnit.SECONDS).build().get();
+            byte[] payload = new byte[request.get("size").getAsInt()];
+            List<CompletableFuture<MessageId>> sent = new ArrayList<>();
+            for (JsonElement time : request.getAsJsonArray("deliverAt")) {
+                sent.add(producer.newMessage(transaction).value(payload).deliverAt(time.getAsLong()).sendAsync());
+            }
+            answer.add("ids", ids(sent));
+            (request.get("commit").getAsBoolean() ? transaction.commit() : transaction.abort()).get();
+        }
+    }
+
     private static Object field(Object owner, String name) throws ReflectiveOperationException {
         for (Class<?> type = owner.getClass(); type != null; type = type.getSuperclass()) {
             for (Field field : type.getDeclaredFields()) {
@@ -187,10 +207,14 @@ public final class PulsarClients {
     private static PulsarClient client(JsonObject request) throws Exception {
         String url = text(request, "url");
         if (!CLIENTS.containsKey(url)) {
-            CLIENTS.put(url, PulsarClient.builder().serviceUrl(url)
-                .operationTimeout(TIMEOUT_S, TimeUnit.SECONDS).connectionTimeout(TIMEOUT_S, TimeUnit.SECONDS).build());
+            CLIENTS.put(url, builder(url).build());
         }
         return CLIENTS.get(url);
+    }
+
+    private static ClientBuilder builder(String url) {
+        return PulsarClient.builder().serviceUrl(url)
+            .operationTimeout(TIMEOUT_S, TimeUnit.SECONDS).connectionTimeout(TIMEOUT_S, TimeUnit.SECONDS);
     }
 
     private static Producer<byte[]> producer(JsonObject request) throws Exception {

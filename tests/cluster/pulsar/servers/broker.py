@@ -25,7 +25,7 @@ from delayed_tracker.ledger.metadata.ledger_metadata import ledger_paths
 from delayed_tracker.ledger.metadata.managed_ledger import parse_cursor
 from delayed_tracker.ledger.topic_name import TopicName, encode_name
 from tests.bookkeeper.servers.cluster import Cluster, ServerNotReady
-from tests.bookkeeper.servers.java_process import JVM_OPTIONS, JavaProcess, free_port
+from tests.bookkeeper.servers.server_process import JVM_OPTIONS, ServerProcess, free_port
 from tests.cluster.pulsar.servers.admin import Admin, wait_until
 from tests.cluster.pulsar.servers.java_clients import BrokerClients, JavaClients
 from tests.jvm.pulsar_classes import BROKER_POM, class_path, find_java
@@ -123,7 +123,7 @@ class Broker:
         self.configuration = directory / "broker.conf"
         program = ["org.apache.pulsar.PulsarBrokerStarter", "-c", str(self.configuration)]
         classes = os.pathsep.join([*map(str, jars), class_path(BROKER_POM)])
-        self.process = JavaProcess([find_java(), *_JAVA_OPTIONS, "-cp", classes, *program], directory / "broker.log")
+        self.process = ServerProcess([find_java(), *_JAVA_OPTIONS, "-cp", classes, *program], directory / "broker.log")
 
     @property
     def url(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from tests.bookkeeper.servers.java_process import JVM_OPTIONS
+from tests.bookkeeper.servers.server_process import JVM_OPTIONS
 from tests.jvm.pulsar_classes import BROKER_POM, class_path, find_java
 
 PROGRAM: Final = Path(__file__).with_name("PulsarClients.java")
@@ -171,6 +171,13 @@ class BrokerClients:
         """Send one batch, all of it due at one time (0: without a delay), and return the id of its entry."""
         answer = self._java.ask("batch", url=self._url, topic=topic, deliverAt=deliver_at_ms, count=count, size=size)
         return MessageId(*answer["id"])
+
+    def transact(self, topic: str, deliver_at_ms: Sequence[int], *, commit: bool) -> list[MessageId]:
+        """Send messages in a transaction, and commit or abort it; the broker must have a coordinator."""
+        answer = self._java.ask(
+            "transact", url=self._url, topic=topic, deliverAt=list(deliver_at_ms), commit=commit, size=20
+        )
+        return [MessageId(*pair) for pair in answer["ids"]]
 
     def steady(self, topic: str, delays_ms: Sequence[int], per_second: int, size: int = 20) -> Flow:
         """Begin to send messages at a rate; their delays come from the list again and again, 0 for none."""

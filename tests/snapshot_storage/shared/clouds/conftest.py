@@ -96,7 +96,7 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         pytest.skip(str(missing))
 
 
-@pytest.fixture(params=["s3", "gcs", "azure"])
+@pytest.fixture(params=["s3", *(pytest.param(name, marks=pytest.mark.long) for name in ("gcs", "azure"))])
 def cloud(request: pytest.FixtureRequest) -> Cloud:
     """Return each of the stores."""
     return request.getfixturevalue(request.param)

@@ -158,6 +158,7 @@ async def test_a_failure_is_sent_once_and_explained(name: str, place: str, reque
     await objects.close()
 
 
+@pytest.mark.long
 async def test_a_bucket_that_is_missing_is_named(gcs: Cloud, s3: Cloud, azure: Cloud):
     """A start says that the bucket must be created."""
     for cloud in (gcs, s3, azure):

@@ -1,4 +1,4 @@
-"""Runs a server in a Java of its own, which tests kill, freeze and start again."""
+"""Runs a server in a process of its own, which tests kill, freeze and start again; and the options of those in Java."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def free_port() -> int:
         return port
 
 
-class JavaProcess:
+class ServerProcess:
     """One server; it keeps its command, so that it can be started again after it was killed."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -52,11 +52,16 @@ class JavaProcess:
         self._command = list(command)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def launch(self) -> None:
-        """Start the process, which appends to its log; the caller waits until it serves."""
+    def launch(self, environment: Mapping[str, str] | None = None) -> None:
+        """Start the process, which appends to its log; the caller waits until it serves.
+
+        Args:
+            environment: variables of this start alone.
+        """
         assert not self.running, self._command
+        variables = {**self._environment, **(environment or {})}
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=variables)
 
     @property
     def running(self) -> bool:
