@@ -26,7 +26,6 @@ POINTS = {
     "delete.after": 1,
 }
 """Points at which the storage kills the service, and the arrival there that does it."""
-"""Points tried in every run: the exchange."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
 

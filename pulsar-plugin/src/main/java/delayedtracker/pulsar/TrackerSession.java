@@ -4,33 +4,9 @@ import com.google.common.util.concurrent.MoreExecutors;
 import delayedtracker.pulsar.LocalIndex.Acknowledgement;
 import delayedtracker.pulsar.LocalIndex.Offer;
 import delayedtracker.pulsar.LocalIndex.Place;
-import delayedtracker.v1.AckMessagesRequest;
-import delayedtracker.v1.AddMessagesRequest;
 import delayedtracker.v1.AddMessagesResponse;
-import delayedtracker.v1.AdvanceMarkDeleteRequest;
-import delayedtracker.v1.CancelMessagesRequest;
-import delayedtracker.v1.ClearMessagesRequest;
-import delayedtracker.v1.CloseTrackerRequest;
-import delayedtracker.v1.DelayedDeliveryTrackerServiceGrpc.DelayedDeliveryTrackerServiceStub;
-import delayedtracker.v1.DeleteTrackerRequest;
-import delayedtracker.v1.ExtendLeaseRequest;
-import delayedtracker.v1.GetTrackerStatsRequest;
-import delayedtracker.v1.LeaseAck;
-import delayedtracker.v1.LedgerMembership;
-import delayedtracker.v1.OpenTrackerRequest;
-import delayedtracker.v1.PollScheduledMessagesRequest;
 import delayedtracker.v1.PollScheduledMessagesResponse;
-import delayedtracker.v1.Position;
-import delayedtracker.v1.ResetCursorRequest;
-import delayedtracker.v1.StreamMembershipRequest;
-import delayedtracker.v1.StreamMembershipResponse;
-import delayedtracker.v1.TrackerRef;
-import io.grpc.stub.ClientCallStreamObserver;
-import io.grpc.stub.ClientResponseObserver;
-import io.grpc.stub.StreamObserver;
-import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
@@ -40,7 +16,6 @@ import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
-import org.roaringbitmap.RoaringBitmap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -82,27 +57,23 @@ final class TrackerSession {
     private static final long TICK_MS = 1_000;
     private static final long PAUSE_MIN_MS = 100;
     private static final long PAUSE_MAX_MS = 5_000;
-    private static final long MEMBERSHIP_TIMEOUT_MS = 300_000;
     private static final int ACKNOWLEDGEMENTS_MAX = 1_000;
     /** How often both sides count what they track. */
     private static final long COMPARE_MS = 30_000;
 
     private final String name;
-    private final TrackerRef tracker;
+    private final TrackerCalls calls;
     private final String owner;
     private final PluginSettings settings;
     private final ServiceConnection connection;
     private final LocalIndex index;
     private final Broker broker;
     private final Executor sequence;
-    private final LongAdder calls = new LongAdder();
     private final LongAdder openings = new LongAdder();
 
     private volatile State state = State.OPENING;
     private volatile boolean clearRequested;
     private boolean fenced;
-    private int address;
-    private long epoch;
     private Place sentMarkDelete;
     private long advancedAtNs = System.nanoTime();
     private long extendedAtNs = System.nanoTime();
@@ -116,7 +87,7 @@ final class TrackerSession {
     private boolean sending;
     private boolean sendSoon;
     private boolean opened;
-    private Poll polling;
+    private TrackerCalls.Poll polling;
     private boolean pollPauses;
     private ScheduledFuture<?> ticks;
     private CompletableFuture<Void> closing;
@@ -125,7 +96,6 @@ final class TrackerSession {
     TrackerSession(String topic, String subscription, String owner, PluginSettings settings, ServiceConnection connection,
             LocalIndex index, Broker broker) {
         this.name = topic + " / " + subscription;
-        this.tracker = TrackerRef.newBuilder().setTopic(topic).setSubscription(subscription).build();
         this.owner = owner;
         this.settings = settings;
         this.connection = connection;
@@ -133,6 +103,8 @@ final class TrackerSession {
         this.broker = broker;
         this.batchMax = settings.addBatchMax();
         this.sequence = MoreExecutors.newSequentialExecutor(connection.threads());
+        this.calls = new TrackerCalls(
+                topic, subscription, connection, settings, sequence, () -> state == State.CLOSED ? -1 : life);
     }
 
     void start() {
@@ -202,7 +174,7 @@ final class TrackerSession {
 
     /** Returns how many calls were answered, with a result or an error. */
     long calls() {
-        return calls.sum();
+        return calls.answered();
     }
 
     /** Returns how often the tracker was opened after the first time. */
@@ -226,12 +198,7 @@ final class TrackerSession {
         }
         if (System.nanoTime() - extendedAtNs >= TimeUnit.MILLISECONDS.toNanos(settings.leaseMs() / 3)) {
             extendedAtNs = System.nanoTime();
-            for (long lease : index.leases()) {
-                ExtendLeaseRequest request = ExtendLeaseRequest.newBuilder()
-                        .setTracker(tracker).setEpoch(epoch).setLeaseId(lease).setLeaseMs(settings.leaseMs()).build();
-                // A lease that has ended only costs: its positions are handed out again, and known here.
-                stub(settings.callTimeoutMs()).extendLease(request, unary(answer -> { }, error -> { }));
-            }
+            index.leases().forEach(calls::extend);
         }
     }
 
@@ -245,8 +212,7 @@ final class TrackerSession {
         }
         long version = index.version();
         long expected = index.trackedByService();
-        GetTrackerStatsRequest request = GetTrackerStatsRequest.newBuilder().setTracker(tracker).build();
-        stub(settings.callTimeoutMs()).getTrackerStats(request, unary(stats -> {
+        calls.stats(stats -> {
             long tracked = stats.getPendingCount() + stats.getLeasedCount();
             if (index.version() != version || sending) {
                 return;
@@ -261,7 +227,7 @@ final class TrackerSession {
                         name, tracked, expected);
                 reopen();
             }
-        }, error -> { }));
+        }, error -> { });
     }
 
     // --- opening ---
@@ -287,13 +253,7 @@ final class TrackerSession {
     }
 
     private void openTracker() {
-        Place markDelete = broker.markDelete();
-        OpenTrackerRequest.Builder request = OpenTrackerRequest.newBuilder().setTracker(tracker).setOwner(owner);
-        if (markDelete != null) {
-            request.setMarkDelete(position(markDelete));
-        }
-        stub(settings.callTimeoutMs()).openTracker(request.build(), unary(answer -> {
-            epoch = answer.getEpoch();
+        calls.open(owner, broker.markDelete(), () -> {
             openings.increment();
             sentMarkDelete = null;
             if (clearRequested) {
@@ -301,60 +261,24 @@ final class TrackerSession {
             } else {
                 compareMarkDelete();
             }
-        }, this::openingFailed));
+        }, this::openingFailed);
     }
 
     /** Takes the cursor back in the service if it is behind there: it was reset, made anew, or fell back in a crash. */
     private void compareMarkDelete() {
-        GetTrackerStatsRequest request = GetTrackerStatsRequest.newBuilder().setTracker(tracker).build();
-        stub(settings.callTimeoutMs()).getTrackerStats(request, unary(stats -> {
-            sentMarkDelete = stats.hasMarkDelete() ? place(stats.getMarkDelete()) : null;
+        calls.stats(stats -> {
+            sentMarkDelete = stats.hasMarkDelete() ? TrackerCalls.place(stats.getMarkDelete()) : null;
             Place markDelete = broker.markDelete();
             if (isBehind(markDelete)) {
                 resetCursor(markDelete, this::fill, this::openingFailed);
             } else {
                 fill();
             }
-        }, this::openingFailed));
+        }, this::openingFailed);
     }
 
     private void fill() {
-        Membership tracked = new Membership();
-        StreamMembershipRequest request =
-                StreamMembershipRequest.newBuilder().setTracker(tracker).setEpoch(epoch).build();
-        stub(MEMBERSHIP_TIMEOUT_MS).streamMembership(request, new StreamObserver<StreamMembershipResponse>() {
-            private boolean failed;
-
-            @Override
-            public void onNext(StreamMembershipResponse part) {
-                try {
-                    for (LedgerMembership ledger : part.getLedgersList()) {
-                        RoaringBitmap entries = new RoaringBitmap();
-                        entries.deserialize(ledger.getEntries().asReadOnlyByteBuffer());
-                        tracked.addAll(ledger.getLedgerId(), entries);
-                    }
-                } catch (IOException malformed) {
-                    failed = true;
-                    log.error("[{}] The service's membership does not decode", name, malformed);
-                }
-            }
-
-            @Override
-            public void onError(Throwable error) {
-                calls.increment();
-                openingFailed(ServiceError.of(error));
-            }
-
-            @Override
-            public void onCompleted() {
-                calls.increment();
-                if (failed) {
-                    openingFailed(new ServiceError(ServiceError.Action.REFUSED, "MALFORMED", 0, "", "malformed membership"));
-                } else {
-                    filled(tracked);
-                }
-            }
-        });
+        calls.membership(this::filled, this::openingFailed);
     }
 
     private void filled(Membership tracked) {
@@ -370,7 +294,7 @@ final class TrackerSession {
         fenced = false;
         succeeded();
         log.info("[{}] Tracker opened at {}, epoch {}, {} tracked by the service, {} here",
-                name, connection.address(address), epoch, known, index.count());
+                name, calls.address(), calls.epoch(), known, index.count());
         if (!opened) {
             opened = true;
             broker.opened();
@@ -387,7 +311,7 @@ final class TrackerSession {
         if (error.action() == ServiceError.Action.FENCED) {
             fenced = true;
         } else if (error.action() == ServiceError.Action.RETRY) {
-            address++;
+            calls.changeAddress();
         }
         failed("open", error);
         later(pauseMs(error), this::open);
@@ -437,33 +361,19 @@ final class TrackerSession {
 
     private boolean sendAcknowledgements() {
         List<Acknowledgement> next = index.takeAcknowledgements(ACKNOWLEDGEMENTS_MAX);
-        if (next.isEmpty()) {
-            return false;
+        if (!next.isEmpty()) {
+            // One that is lost is harmless: the service hands the position out again, and here it is not tracked.
+            calls.acknowledge(next, this::sent, this::sendingFailed);
         }
-        next.sort(Comparator.comparingLong(Acknowledgement::leaseId));
-        AckMessagesRequest.Builder request = AckMessagesRequest.newBuilder().setTracker(tracker).setEpoch(epoch);
-        int first = 0;
-        for (int i = 0; i < next.size(); i++) {
-            request.addLedgerIds(next.get(i).place().ledgerId()).addEntryIds(next.get(i).place().entryId());
-            if (i + 1 == next.size() || next.get(i + 1).leaseId() != next.get(i).leaseId()) {
-                request.addLeases(LeaseAck.newBuilder().setLeaseId(next.get(i).leaseId()).setPositionCount(i + 1 - first));
-                first = i + 1;
-            }
-        }
-        // One that is lost is harmless: the service hands the position out again, and here it is not tracked.
-        stub(settings.callTimeoutMs()).ackMessages(request.build(), unary(answer -> sent(), this::sendingFailed));
-        return true;
+        return !next.isEmpty();
     }
 
     private boolean sendCancellations() {
         List<Place> next = index.takeCancellations(settings.addBatchMax());
-        if (next.isEmpty()) {
-            return false;
+        if (!next.isEmpty()) {
+            calls.cancel(next, this::sent, this::sendingFailed);
         }
-        CancelMessagesRequest.Builder request = CancelMessagesRequest.newBuilder().setTracker(tracker).setEpoch(epoch);
-        next.forEach(place -> request.addLedgerIds(place.ledgerId()).addEntryIds(place.entryId()));
-        stub(settings.callTimeoutMs()).cancelMessages(request.build(), unary(answer -> sent(), this::sendingFailed));
-        return true;
+        return !next.isEmpty();
     }
 
     private boolean sendOffers() {
@@ -472,12 +382,7 @@ final class TrackerSession {
         if (next.isEmpty()) {
             return false;
         }
-        AddMessagesRequest.Builder request = AddMessagesRequest.newBuilder().setTracker(tracker).setEpoch(epoch);
-        for (Offer offer : next) {
-            request.addDeliverAtMs(offer.deliverAtMs());
-            request.addLedgerIds(offer.place().ledgerId()).addEntryIds(offer.place().entryId());
-        }
-        stub(settings.callTimeoutMs()).addMessages(request.build(), unary(answer -> {
+        calls.add(next, answer -> {
             settle(next, answer, generation);
             batchMax = Math.min(settings.addBatchMax(), batchMax * 2);
             sent();
@@ -493,7 +398,7 @@ final class TrackerSession {
             } else {
                 sendingFailed(error);
             }
-        }));
+        });
         return true;
     }
 
@@ -525,38 +430,31 @@ final class TrackerSession {
         }
         advancedAtNs = System.nanoTime();
         index.trim(markDelete.ledgerId(), markDelete.entryId());
-        AdvanceMarkDeleteRequest request = AdvanceMarkDeleteRequest.newBuilder()
-                .setTracker(tracker).setEpoch(epoch).setMarkDelete(position(markDelete)).build();
-        stub(settings.callTimeoutMs()).advanceMarkDelete(request, unary(answer -> {
-            sentMarkDelete = place(answer.getMarkDelete());
+        calls.advanceMarkDelete(markDelete, inForce -> {
+            sentMarkDelete = inForce;
             sent();
-        }, this::sendingFailed));
+        }, this::sendingFailed);
         return true;
     }
 
     private void clearService(Runnable then, Consumer<ServiceError> failed) {
         clearRequested = false;
-        ClearMessagesRequest request = ClearMessagesRequest.newBuilder().setTracker(tracker).setEpoch(epoch).build();
-        stub(settings.callTimeoutMs()).clearMessages(request, unary(answer -> {
-            epoch = answer.getEpoch();
+        calls.clear(() -> {
             succeeded();
             then.run();
         }, error -> {
             clearRequested = true;
             failed.accept(error);
-        }));
+        });
     }
 
     private void resetCursor(Place markDelete, Runnable then, Consumer<ServiceError> failed) {
         log.info("[{}] The cursor went back from {} to {}", name, sentMarkDelete, markDelete);
-        ResetCursorRequest request = ResetCursorRequest.newBuilder()
-                .setTracker(tracker).setEpoch(epoch).setMarkDelete(position(markDelete)).setKeepIndex(true).build();
-        stub(settings.callTimeoutMs()).resetCursor(request, unary(answer -> {
-            epoch = answer.getEpoch();
+        calls.resetCursor(markDelete, () -> {
             sentMarkDelete = markDelete;
             succeeded();
             then.run();
-        }, failed));
+        }, failed);
     }
 
     private void sent() {
@@ -589,53 +487,19 @@ final class TrackerSession {
         if (state != State.READY || closing != null || isBusy) {
             return;
         }
-        PollScheduledMessagesRequest request = PollScheduledMessagesRequest.newBuilder()
-                .setTracker(tracker).setEpoch(epoch).setMaxMessages(room)
-                .setWaitMs(settings.pollMs()).setLeaseMs(settings.leaseMs()).build();
-        polling = new Poll(epoch);
-        stub(settings.pollMs() + settings.callTimeoutMs()).pollScheduledMessages(request, polling);
-    }
-
-    /** One poll under way. One that was cancelled is not listened to. */
-    private final class Poll
-            implements ClientResponseObserver<PollScheduledMessagesRequest, PollScheduledMessagesResponse> {
-        private final long ofEpoch;
-        private ClientCallStreamObserver<PollScheduledMessagesRequest> call;
-
-        Poll(long ofEpoch) {
-            this.ofEpoch = ofEpoch;
-        }
-
-        @Override
-        public void beforeStart(ClientCallStreamObserver<PollScheduledMessagesRequest> started) {
-            call = started;
-        }
-
-        @Override
-        public void onNext(PollScheduledMessagesResponse answer) {
-            calls.increment();
-            if (polling == this) {
-                polling = null;
-                handedOut(answer);
-            }
-        }
-
-        @Override
-        public void onError(Throwable error) {
-            calls.increment();
-            if (polling == this) {
-                polling = null;
-                pollFailed(ServiceError.of(error), ofEpoch);
-            }
-        }
-
-        @Override
-        public void onCompleted() {}
+        long ofEpoch = calls.epoch();
+        polling = calls.poll(room, answer -> {
+            polling = null;
+            handedOut(answer);
+        }, error -> {
+            polling = null;
+            pollFailed(error, ofEpoch);
+        });
     }
 
     private void pollFailed(ServiceError error, long ofEpoch) {
         boolean ended = error.action() == ServiceError.Action.FENCED || error.action() == ServiceError.Action.REOPEN;
-        if (epoch != ofEpoch) {
+        if (calls.epoch() != ofEpoch) {
             poll(); // the answer to a clear or a reset came first
         } else if (ended && sending) {
             pollAfter(PAUSE_MIN_MS); // a clear or a reset may be under way, which ends polls before it is answered
@@ -676,9 +540,8 @@ final class TrackerSession {
 
     private void cancelPoll() {
         if (polling != null) {
-            Poll cancelled = polling;
+            polling.cancel();
             polling = null;
-            cancelled.call.cancel("not needed any more", null);
         }
     }
 
@@ -686,14 +549,12 @@ final class TrackerSession {
 
     private void closeTracker() {
         if (deleteAtClose) {
-            DeleteTrackerRequest request = DeleteTrackerRequest.newBuilder().setTracker(tracker).setEpoch(epoch).build();
-            stub(settings.callTimeoutMs()).deleteTracker(request, unary(answer -> end(), error -> {
+            calls.delete(this::end, error -> {
                 log.warn("[{}] The tracker of a deleted subscription stays in the service: {}", name, error.message());
                 end();
-            }));
+            });
         } else {
-            CloseTrackerRequest request = CloseTrackerRequest.newBuilder().setTracker(tracker).setEpoch(epoch).build();
-            stub(settings.callTimeoutMs()).closeTracker(request, unary(answer -> end(), error -> end()));
+            calls.close(this::end);
         }
     }
 
@@ -717,34 +578,6 @@ final class TrackerSession {
         return markDelete != null && sentMarkDelete != null && markDelete.compareTo(sentMarkDelete) < 0;
     }
 
-    private DelayedDeliveryTrackerServiceStub stub(long timeoutMs) {
-        return connection.stub(address, sequence).withDeadlineAfter(timeoutMs, TimeUnit.MILLISECONDS);
-    }
-
-    private <T> StreamObserver<T> unary(Consumer<T> answered, Consumer<ServiceError> failed) {
-        int asked = life;
-        return new StreamObserver<>() {
-            @Override
-            public void onNext(T answer) {
-                calls.increment();
-                if (state != State.CLOSED && life == asked) {
-                    answered.accept(answer);
-                }
-            }
-
-            @Override
-            public void onError(Throwable error) {
-                calls.increment();
-                if (state != State.CLOSED && life == asked) {
-                    failed.accept(ServiceError.of(error));
-                }
-            }
-
-            @Override
-            public void onCompleted() {}
-        };
-    }
-
     /** Runs a task after a while, unless the tracker is being opened anew by then. */
     private void later(long delayMs, Runnable task) {
         int asked = life;
@@ -766,7 +599,7 @@ final class TrackerSession {
         // Each power of two, so that an outage of hours is a dozen lines.
         if (Integer.bitCount(failures) == 1) {
             log.warn("[{}] Failed to {} at {} ({} in a row): {}",
-                    name, what, connection.address(address), failures, error.message());
+                    name, what, calls.address(), failures, error.message());
         }
         long failingMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - failingSinceNs);
         if (settings.fallBackAfterMs() >= 0 && failingMs >= settings.fallBackAfterMs() && !index.isLocal()) {
@@ -783,13 +616,5 @@ final class TrackerSession {
         }
         long doubled = PAUSE_MIN_MS << Math.min(failures, 6);
         return Math.min(PAUSE_MAX_MS, Math.max(error.retryAfterMs(), doubled));
-    }
-
-    private static Position position(Place place) {
-        return Position.newBuilder().setLedgerId(place.ledgerId()).setEntryId(place.entryId()).build();
-    }
-
-    private static Place place(Position position) {
-        return new Place(position.getLedgerId(), position.getEntryId());
     }
 }
