@@ -46,8 +46,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 ONE_PROCESS = {
-    "spark/test_processes.py": "a Spark for each command",
-    "spark/test_standalone_cluster.py": "a cluster of Spark",
     "spark/": "Spark",
     "prometheus/": "Prometheus",
     "jvm/": "Java",

@@ -123,7 +123,7 @@ def working(tmp_path, source):
     return process, int(java)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_java_that_is_killed_is_one_line(tmp_path, working):
     """If Java is killed, as the kernel does when memory runs out, the command prints one line."""
     process, java = working
@@ -136,7 +136,7 @@ def test_a_java_that_is_killed_is_one_line(tmp_path, working):
     ]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_an_interrupt_ends_a_command_without_a_word(working):
     """An interrupted command prints nothing and ends with the status that shells expect of Ctrl-C."""
     process, _ = working

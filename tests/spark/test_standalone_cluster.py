@@ -98,6 +98,7 @@ async def visible(storage_url):
         await store.close()
 
 
+@pytest.mark.deep
 async def test_drivers_that_die_and_jobs_that_race(cluster, undisturbed, tmp_path):
     """After kills before, during and after the commit, one of two racing jobs completes it and the other fails."""
     target = f"sqlite:{tmp_path / 'tracker.db'}"

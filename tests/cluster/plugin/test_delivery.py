@@ -171,8 +171,7 @@ def test_a_batch_comes_whole(installed: Installation):
 def test_a_transaction_delivers_when_it_is_committed(installed: Installation):
     """Nothing of an aborted one comes, and the service does not keep it."""
     broker, topic = installed.broker, installed.broker.new_topic("transacted")
-    # What `pulsar initialize-transaction-coordinator-metadata` makes.
-    broker.admin.create_partitioned("persistent://pulsar/system/transaction_coordinator_assign", 1)
+    broker.make_transaction_coordinator()
     consumer = broker.clients.subscribe(topic, "worker")
     now = now_ms()
     committed = broker.clients.transact(topic, [now + 6_000 + number for number in range(200)], commit=True)

@@ -194,6 +194,7 @@ async def passed(working: asyncio.Task, seconds: float) -> None:
     assert not working.done()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("away_s", AWAY_S)
 async def test_bookies_that_are_away(cluster: Cluster, tmp_path: Path, away_s: float):
     """Adds get UNAVAILABLE and are repeated; polls hand out what is in memory; nothing is lost or early."""

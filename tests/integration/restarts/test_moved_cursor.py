@@ -32,7 +32,7 @@ async def sealed(session: TrackerSession) -> None:
         await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("durable", ["true", "false"])
+@pytest.mark.parametrize("durable", ["true", pytest.param("false", marks=pytest.mark.deep)])
 async def test_a_move_survives_a_kill(tmp_path: Path, durable: str):
     """Through three kills: after the move, after the replay, and after its bucket was sealed and the log was cut."""
     settings = SETTINGS | {"trackerDurableAdds": durable, "delayedDeliveryMinIndexCountPerBucket": "1000"}

@@ -7,7 +7,7 @@ from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.steps.reading import reading
 from tests.spark.harness.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(300)]
 
 
 def test_kept_rows_are_on_disk_alone(spark: SparkSession, tmp_path):

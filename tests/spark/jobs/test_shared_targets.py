@@ -23,7 +23,7 @@ LEDGERS = {ledger: [Entry(10**9 + 7_000 * entry) for entry in range(200)] for le
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 
-@pytest.fixture(params=["file", "s3", "bookkeeper"])
+@pytest.fixture(params=[pytest.param("file", marks=pytest.mark.deep), "s3", "bookkeeper"])
 def url(request, spark: SparkSession, tmp_path, monkeypatch) -> str:
     """Return the URL of an empty storage, which tasks can open."""
     if request.param == "file":

@@ -214,6 +214,13 @@ class Broker:
         if CLUSTER_NAME not in self.admin.call("GET", "clusters"):
             self._make_namespaces()
 
+    def make_transaction_coordinator(self) -> None:
+        """Make what ``pulsar initialize-transaction-coordinator-metadata`` makes, with one coordinator."""
+        path = f"{ROOT}/admin/partitioned-topics/pulsar/system/persistent/transaction_coordinator_assign"
+        with self.zookeeper.connected() as client:
+            if client.exists(path) is None:
+                client.create(path, b'{"partitions":1}', makepath=True)
+
     def stop(self) -> None:
         """Stop the broker as an operator does: topics are unloaded, and what their cursors know is written."""
         self.process.stop()

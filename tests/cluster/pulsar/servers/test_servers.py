@@ -11,6 +11,7 @@ SUBSCRIPTION = "north/east + west"
 RECOVERED = r"Recover delayed message index bucket snapshot finish.* numberDelayedMessages: (\d+)"
 
 
+@pytest.mark.deep
 def test_delayed_messages_come_at_their_time(broker: Broker):
     """Messages with a delay come when it is over, a tick early at most; one without comes before them."""
     topic = broker.new_topic("in order")
@@ -77,6 +78,7 @@ def test_a_steady_flow_is_stored_and_received(broker: Broker):
     consumer.close()
 
 
+@pytest.mark.deep
 def test_a_killed_broker_comes_back_at_once(broker: Broker):
     """A broker that is killed with -9 has all that it confirmed after a start, and takes its topics again."""
     topic = broker.new_topic("killed")

@@ -186,7 +186,7 @@ async def history(seed, failing, expiring):
 @pytest.mark.parametrize(
     ("failing", "expiring"), [(0.0, 0.0), (0.02, 0.0), (0.0, 0.2)], ids=["all is well", "failures", "expiries"]
 )
-@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in range(30, 210, 30))])
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.deep) for first in range(30, 210, 30))])
 async def test_no_acknowledged_record_is_lost(first, failing, expiring):
     """Two hundred histories, after which each instance that is alive works; a failing one prints its seed."""
     for seed in range(first, first + 30):
