@@ -198,6 +198,11 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
     }
 
     @Override
+    public long patienceMs() {
+        return tickTimeMillis / 10;
+    }
+
+    @Override
     public void wake() {
         if (closed) {
             return;
@@ -239,7 +244,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
             }
             long nowMs = clock.millis();
             boolean due = nextMs <= getCutoffTime();
-            long delayMs = Math.max(due ? 0 : nextMs - nowMs, wokenAtMs + tickTimeMillis / 10 - nowMs);
+            long delayMs = Math.max(due ? 0 : nextMs - nowMs, wokenAtMs + patienceMs() - nowMs);
             timerAtMs = nextMs;
             timer = connection.threads().schedule(this::timeHasCome, Math.max(0, delayMs), TimeUnit.MILLISECONDS);
         }

@@ -37,6 +37,9 @@ final class TrackerSession {
         /** Something is due, or reading may go on. */
         void wake();
 
+        /** Returns how long a message that is due may wait for others, in milliseconds. */
+        long patienceMs();
+
         /** The tracker was opened for the first time. */
         void opened();
     }
@@ -58,6 +61,8 @@ final class TrackerSession {
     private static final long PAUSE_MIN_MS = 100;
     private static final long PAUSE_MAX_MS = 5_000;
     private static final int ACKNOWLEDGEMENTS_MAX = 1_000;
+    /** After fewer messages than these the next poll waits a little: each message as it becomes due would cost two calls. */
+    private static final int FEW = 100;
     /** How often both sides count what they track. */
     private static final long COMPARE_MS = 30_000;
 
@@ -535,7 +540,11 @@ final class TrackerSession {
             broker.wake();
             send();
         }
-        poll();
+        if (offers.isEmpty() || offers.size() >= FEW) {
+            poll();
+        } else {
+            pollAfter(broker.patienceMs());
+        }
     }
 
     private void cancelPoll() {
