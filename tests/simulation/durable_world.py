@@ -239,6 +239,7 @@ class DurableWorld(DurableDispatcher):
             task.cancel()
         if self.random.random() < 0.2:
             await self._finished(self.registry.close_tracker(KEY, self.epoch))
+            self.lose_unwritten()  # as at any close
         moved = self.random.random() < 0.4 and await self._crash_while_moving(position)
         self.note("move", position)
         while not moved:
