@@ -105,7 +105,7 @@ class DurableWorld(DurableDispatcher):
             await elapse(self.clock, self.random.choice((1, 10)))
 
     def offer_to_fenced(self):
-        """Offer to the process that lost the tracker: it must not answer, unless the new owner has what it answered."""
+        """Offer to the process that lost the tracker: it must not answer, unless the new owner has what it answered, or it is due."""
         unknown = sorted(self.deadlines.keys() - self.answered - self.acked)
         if self.fenced and unknown:
             registry, _, epoch = self.random.choice(self.fenced)
