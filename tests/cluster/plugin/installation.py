@@ -11,6 +11,7 @@ from tests.cluster.plugin.plugin import FACTORY
 from tests.cluster.plugin.service import Service
 from tests.cluster.pulsar.servers.broker import Broker
 from tests.cluster.pulsar.servers.java_clients import JavaClients
+from tests.jvm.pulsar_classes import BROKER_POM
 
 SETTINGS: Final[Mapping[str, str]] = {
     "delayedDeliveryTrackerFactoryClassName": FACTORY,
@@ -29,12 +30,14 @@ class Installation:
         java: JavaClients,
         jar: Path,
         settings: Mapping[str, str] | None = None,
+        *,
+        pom: Path = BROKER_POM,
     ) -> None:
         for name in ("service", "broker"):
             (directory / name).mkdir(parents=True)
         self.service = Service(directory / "service")
         chosen = {**SETTINGS, "delayedTrackerServiceAddresses": self.service.address, **(settings or {})}
-        self.broker = Broker(cluster, directory / "broker", java, chosen, [jar])
+        self.broker = Broker(cluster, directory / "broker", java, chosen, [jar], pom=pom)
 
     def start(self) -> None:
         """Start both."""

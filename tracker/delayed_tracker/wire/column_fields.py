@@ -140,6 +140,13 @@ def _packed(values: Sequence[int]) -> bytes:
 
 def varint(value: int) -> bytes:
     """Return a non-negative number as a protobuf varint."""
+    # A loop takes longer.
+    if value < _LONG_VARINT:
+        return bytes((value,))
+    if value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     encoded = bytearray()
     while value >= _LONG_VARINT:
         encoded.append(value & 0x7F | 0x80)

@@ -6,6 +6,7 @@ Version 1 is lines: write quorum, ensemble size, length, then "first entry TAB b
 entry TAB CLOSED". Versions 1, 2 and 3 are read, 2 and 3 are written.
 """
 
+import sys
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,11 @@ class LedgerMetadata:
     def bookies_of(self, entry_id: int) -> tuple[str, ...]:
         """Return the ensemble of an entry, from 0."""
         return self.segments[bisect_right(self.segments, entry_id, key=lambda segment: segment[0]) - 1][1]
+
+    def entries_with(self, entry_id: int) -> int:
+        """Return how many entries from this one on have the same ensemble: all that may follow, in the last segment."""
+        after = bisect_right(self.segments, entry_id, key=lambda segment: segment[0])
+        return self.segments[after][0] - entry_id if after < len(self.segments) else sys.maxsize
 
     def with_segment(self, first_entry_id: int, bookies: Sequence[str]) -> "LedgerMetadata":
         """Return the metadata with another ensemble from an entry on.

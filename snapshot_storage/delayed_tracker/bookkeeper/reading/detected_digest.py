@@ -36,6 +36,8 @@ class DetectedDigest:
         Raises:
             DigestMismatch: the body does not fit its digest, or is another entry.
         """
+        if len(self._digests) == 1:
+            return self._digests[0].open(ledger_id, entry_id, body)
         return self._first(lambda digest: digest.open(ledger_id, entry_id, body))
 
     def open_lac(self, ledger_id: int, body: bytes) -> int:

@@ -11,6 +11,7 @@ from delayed_tracker.bookkeeper.errors import (
     TooManyInFlight,
 )
 from delayed_tracker.bookkeeper.reading.ledger_access import LedgerAccess, withdraw
+from delayed_tracker.bookkeeper.reading.range_read import RangeRead
 from delayed_tracker.bookkeeper.reading.replica_search import ReplicaSearch
 from delayed_tracker.bookkeeper.wire.digest import Entry
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
@@ -54,6 +55,33 @@ class EntryReads:
         for _ in range(quorums.write if is_recovery else 1):
             read.ask_next()
         return read
+
+    def begin_range(self, first: int, count: int, bookies: Sequence[str]) -> RangeRead:
+        """Ask for entries that have the same ensemble, and return the read, which must be awaited or cancelled.
+
+        Not for a recovery. Each entry is asked of the first of its bookies that is not avoided.
+        """
+        assert self._fence_key is None
+        quorums, avoided = self.access.quorums, self._avoided(bookies)
+        chosen = []
+        for entry_id in range(first, first + count):
+            asked = entry_id % quorums.ensemble
+            if avoided >> asked & 1:
+                asked = min(quorums.write_set(entry_id), key=lambda index: avoided >> index & 1)
+            chosen.append(bookies[asked])
+        return RangeRead(self.access, first, chosen)
+
+    async def late_entry(self, read: RangeRead, number: int) -> Entry | None:
+        """Wait for one entry of a range; return None if it is to be read by :meth:`begin`.
+
+        If it takes too long, so does every other entry of the range that has not come.
+        """
+        # The only bookie of an entry has as long as a request may take.
+        if not await read.settled(number, self.speculative_s if self.access.quorums.write > 1 else None):
+            read.cancel()
+        for bookie in read.failing:
+            self.avoid(bookie)
+        return read.take(number)
 
     def avoid(self, bookie: str) -> None:
         """Ask a bookie last from now on, for a while."""

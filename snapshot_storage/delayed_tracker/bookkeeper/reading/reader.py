@@ -2,8 +2,8 @@
 
 from collections import deque
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from typing import Final
+from contextlib import aclosing
+from typing import Final, NamedTuple
 
 from delayed_tracker.bookkeeper.errors import EntryMissing, LedgerUnreadable
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
@@ -12,19 +12,30 @@ from delayed_tracker.bookkeeper.reading.ahead_bound import AheadBound
 from delayed_tracker.bookkeeper.reading.entry_reads import EntryRead, EntryReads
 from delayed_tracker.bookkeeper.reading.ledger_access import LedgerAccess
 from delayed_tracker.bookkeeper.reading.ledger_end import read_last_confirmed, read_last_entries
+from delayed_tracker.bookkeeper.reading.range_read import RangeRead
 from delayed_tracker.bookkeeper.wire.digest import Entry
 from delayed_tracker.core.values.errors import InvalidInput
 
 BYTES_AHEAD: Final = 8 * 1024 * 1024
+_RANGE: Final = 64
+"""Entries that are asked for together."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
+class _Begun(NamedTuple):
     """A read, and the version of the metadata that said whom to ask."""
 
     entry_id: int
     version: int
     read: EntryRead
+
+
+class _BegunRange(NamedTuple):
+    """Consecutive entries that are being read, and the version of the metadata that said whom to ask."""
+
+    first: int
+    entry_count: int
+    version: int
+    read: RangeRead
 
 
 class LedgerReader:
@@ -108,16 +119,19 @@ class LedgerReader:
                 "entries", f"{first} to {end}", f"give entries of ledger {self.ledger_id}, 0 to {self.last_confirmed}"
             )
         bound = ahead_bound or AheadBound(bytes_ahead)
-        ahead: deque[_Begun] = deque()
-        next_id = first
+        ahead: deque[_BegunRange] = deque()
+        next_id = yielded = first
         try:
             while ahead or next_id <= end:
-                while next_id <= end and len(ahead) < bound.entries:
-                    ahead.append(self._begin(next_id))
-                    next_id += 1
-                entry = await self._finish(ahead.popleft())
-                bound.seen(len(entry.payload))
-                yield entry
+                while next_id <= end and (room := bound.entries - (next_id - yielded)) >= min(_RANGE, bound.entries):
+                    ahead.append(self._begin_range(next_id, min(room, _RANGE, end + 1 - next_id)))
+                    next_id += ahead[-1].entry_count
+                async with aclosing(self._entries_of(ahead[0])) as entries:
+                    async for entry in entries:
+                        bound.seen(len(entry.payload))
+                        yielded += 1
+                        yield entry
+                ahead.popleft()
         finally:
             for begun in ahead:
                 begun.read.cancel()
@@ -157,6 +171,28 @@ class LedgerReader:
     def _begin(self, entry_id: int) -> _Begun:
         bookies = self.metadata.bookies_of(entry_id)
         return _Begun(entry_id, self._current.version, self._reads.begin(entry_id, bookies))
+
+    def _begin_range(self, first: int, count: int) -> _BegunRange:
+        metadata = self.metadata
+        count = min(count, metadata.entries_with(first))
+        read = self._reads.begin_range(first, count, metadata.bookies_of(first))
+        return _BegunRange(first, count, self._current.version, read)
+
+    async def _entries_of(self, begun: _BegunRange) -> AsyncGenerator[Entry, None]:
+        """Yield the entries of a range. Those that do not come at once are read again, from their other bookies too."""
+        again: dict[int, _Begun] = {}
+        try:
+            for number in range(begun.entry_count):
+                entry = begun.read.take(number) or await self._reads.late_entry(begun.read, number)
+                if entry is None:
+                    for failed in begun.read.failed_from(number):
+                        if failed not in again:
+                            again[failed] = self._begin(begun.first + failed)
+                    entry = await self._finish(again.pop(number))
+                yield entry
+        finally:
+            for each in again.values():
+                each.read.cancel()
 
     async def _finish(self, begun: _Begun) -> Entry:
         """Return the entry; look for it anew if its bookies were replaced meanwhile."""

@@ -27,7 +27,8 @@ class ReplicaSearch:
     def __init__(self, quorums: Quorums, entry_id: int, *, avoided: int = 0, is_recovery: bool = False) -> None:
         self._quorums = quorums
         self._is_recovery = is_recovery
-        self._unasked = deque(sorted(quorums.write_set(entry_id), key=lambda index: avoided >> index & 1))
+        bookies = quorums.write_set(entry_id)
+        self._unasked = deque(sorted(bookies, key=lambda index: avoided >> index & 1) if avoided else bookies)
         self._missing = 0
         self._failed = 0
 

@@ -10,9 +10,9 @@ frame), and what :class:`FrameReader` and protobuf hold of one reply: at most th
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from delayed_tracker.bookkeeper.errors import (
     AuthenticationDemanded,
@@ -35,12 +35,32 @@ _TIMER_STEP_S: Final = 0.05
 """Time-outs are looked for at most this often, so they are up to 50 ms late."""
 
 
+class Answer(Protocol):
+    """Takes the outcome of one request: a future, or a place among the answers to many requests."""
+
+    def done(self) -> bool:
+        """Return True if the outcome is not needed any more."""
+        ...
+
+    def cancelled(self) -> bool:
+        """Return True if a request that is not written yet need not be."""
+        ...
+
+    def set_result(self, result: Reply, /) -> None:
+        """Take the reply."""
+        ...
+
+    def set_exception(self, exception: BookKeeperError, /) -> None:
+        """Take the error that stands in its place."""
+        ...
+
+
 @dataclass(slots=True)
 class _Waiting:
     """A request without a reply."""
 
     request: Request
-    reply: asyncio.Future[Reply]
+    reply: Answer
     sent_at: float
     deadline: float
     written_at: float | None = None
@@ -99,22 +119,28 @@ class Channel(asyncio.BufferedProtocol):
 
         The future fails with BookieUnavailable, or with RequestTimedOut after ``timeout_s`` seconds.
         """
+        reply: asyncio.Future[Reply] = self._loop.create_future()
+        self.send_all((request,), (reply,), timeout_s)
+        return reply
+
+    def send_all(self, requests: Sequence[Request], answers: Sequence[Answer], timeout_s: float) -> None:
+        """Send requests as :meth:`send` does; each has its answer."""
         assert self.error is None
-        txn = self._begin(request, timeout_s)
-        self._unsent.append(txn)
+        for request, answer in zip(requests, answers, strict=True):
+            self._unsent.append(self._begin(request, answer, timeout_s))
         if self._flushing is None:
             self._flushing = self._loop.call_soon(self._flush)
-        return self._waiting[txn].reply
 
     def send_start_tls(self, timeout_s: float) -> asyncio.Future[Reply]:
         """Write the request for TLS before all others; after a good reply only the handshake may follow."""
         assert self._transport is not None
         request = start_tls_request()
         self._in_flight.take_at_once(request.frame_bytes)
-        txn = self._begin(request, timeout_s)
+        reply: asyncio.Future[Reply] = self._loop.create_future()
+        txn = self._begin(request, reply, timeout_s)
         self._waiting[txn].written_at = self._loop.time()
         self._transport.write(request.head(txn))
-        return self._waiting[txn].reply
+        return reply
 
     def hand_over(self) -> None:
         """Leave the transport to the TLS handshake, which closes it if it fails."""
@@ -201,11 +227,11 @@ class Channel(asyncio.BufferedProtocol):
 
     # requests
 
-    def _begin(self, request: Request, timeout_s: float) -> int:
+    def _begin(self, request: Request, reply: Answer, timeout_s: float) -> int:
         txn = self._next_txn
         self._next_txn += 1
         now = self._loop.time()
-        self._waiting[txn] = _Waiting(request, self._loop.create_future(), now, now + timeout_s)
+        self._waiting[txn] = _Waiting(request, reply, now, now + timeout_s)
         self._set_timer(now + timeout_s)
         return txn
 

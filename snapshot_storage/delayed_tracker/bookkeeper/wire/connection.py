@@ -2,8 +2,9 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from delayed_tracker.bookkeeper.errors import (
     BookieUnavailable,
@@ -15,7 +16,7 @@ from delayed_tracker.bookkeeper.errors import (
 )
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.stats import BookieCounters, BookieStats
-from delayed_tracker.bookkeeper.wire.channel import Channel
+from delayed_tracker.bookkeeper.wire.channel import Answer, Channel
 from delayed_tracker.bookkeeper.wire.in_flight import InFlight
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
 from delayed_tracker.bookkeeper.wire.requests import Operation, Request
@@ -23,6 +24,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 
 _PORT_MAX = 65_535
 _DOUBLINGS_MAX = 30
+_frame_bytes = attrgetter("frame_bytes")
 _READS = frozenset({Operation.READ_ENTRY, Operation.READ_LAC})
 
 
@@ -94,6 +96,16 @@ class BookieConnection:
                 f" in_flight_bytes_max={self._settings.in_flight_bytes_max}; wait for replies"
             )
         return channel.send(request, self._timeout_s(request))
+
+    def send_all(self, requests: Sequence[Request], answers: Sequence[Answer]) -> None:
+        """Send several requests of one kind, all or none; never waits. Each outcome goes to its answer.
+
+        Raises: as :meth:`send`; nothing is sent.
+        """
+        channel = self._channel_for(max(requests, key=_frame_bytes))
+        if not self.in_flight.try_take_all(len(requests), sum(map(_frame_bytes, requests))):
+            raise TooManyInFlight(f"bookie {self._bookie}: there is no room for {len(requests)} requests more")
+        channel.send_all(requests, answers, self._timeout_s(requests[0]))
 
     async def call(self, request: Request) -> Reply:
         """Return the reply to a request. It waits for room first, in turn, and no longer than for the reply.

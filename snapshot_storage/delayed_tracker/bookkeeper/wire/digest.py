@@ -103,11 +103,10 @@ class Digest:
         Raises:
             DigestMismatch: the body does not fit its digest, or is another entry.
         """
-        asked = f"entry {ledger_id}:{'last' if entry_id is None else entry_id}"
         payload = self.payload_of(body)
         if payload is None:
             raise DigestMismatch(
-                f"{asked}: its {len(body)} bytes do not fit their {self.type.name} digest; read another replica, or"
+                f"{_asked(ledger_id, entry_id)}: its {len(body)} bytes do not fit their {self.type.name} digest; read another replica, or"
                 " give the ledger's password and digest type"
             )
         found_ledger, found_entry, last_confirmed, length = BODY_HEADER.unpack_from(body)
@@ -116,6 +115,7 @@ class Digest:
             or found_entry < 0
             or found_entry != (found_entry if entry_id is None else entry_id)
         ):
+            asked = _asked(ledger_id, entry_id)
             raise DigestMismatch(f"{asked}: the bookie has {found_ledger}:{found_entry} there; read another replica")
         return Entry(found_entry, last_confirmed, length, payload)
 
@@ -143,6 +143,10 @@ class Digest:
                 f"last add confirmed of ledger {ledger_id}: it is of ledger {found}; ask another bookie"
             )
         return int(last_confirmed)
+
+
+def _asked(ledger_id: int, entry_id: int | None) -> str:
+    return f"entry {ledger_id}:{'last' if entry_id is None else entry_id}"
 
 
 def encode_body(

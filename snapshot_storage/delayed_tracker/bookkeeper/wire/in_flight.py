@@ -26,6 +26,14 @@ class InFlight:
         self._take(count)
         return True
 
+    def try_take_all(self, requests: int, count: int) -> bool:
+        """Take room for several requests of ``count`` bytes in all; return False if there is not enough for all of them."""
+        if self._queue or self.requests + requests > self._requests_max or self.bytes + count > self._bytes_max:
+            return False
+        self.requests += requests
+        self.bytes += count
+        return True
+
     def take_at_once(self, count: int) -> None:
         """Take room for a request that goes before all others, whether there is room or not."""
         self._take(count)

@@ -40,9 +40,9 @@ class Status(IntEnum):
 _STATUS_NAMES: Final = {status.value: status.name for status in Status}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
-    """Reply of a bookie to one request."""
+    """Reply of a bookie to one request. It does not change; to be frozen would cost each entry a microsecond."""
 
     txn_id: int
     operation: Operation

@@ -21,6 +21,9 @@ _VERSION: Final = 3
 _HIGH_PRIORITY: Final = b"\x20\x64"
 _ADD_TAG: Final = b"\xaa\x06"
 _RECOVERY_ADD: Final = b"\xa0\x06\x01"
+_READ_TAG: Final = b"\xa2\x06"
+_FENCE: Final = b"\xa0\x06\x01"
+_UNSIGNED: Final = 2**64 - 1
 
 
 class Operation(IntEnum):
@@ -33,9 +36,9 @@ class Operation(IntEnum):
     START_TLS = 9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
-    """One request, for any number of bookies."""
+    """One request, for any number of bookies. It does not change; to be frozen would cost each entry a microsecond."""
 
     operation: Operation
     ledger_id: int | None
@@ -47,15 +50,15 @@ class Request:
     payload: bytes = field(default=b"", repr=False)
     is_urgent: bool = False
     """True for recovery, which a read-only bookie may serve, too."""
+    frame_bytes: int = field(init=False, repr=False)
+    """Bytes of the whole frame, or up to 10 more."""
+
+    def __post_init__(self) -> None:
+        self.frame_bytes = HEAD_BYTES_MAX + len(self.content) + len(self.payload)
 
     def __str__(self) -> str:
         ids = "" if self.ledger_id is None else f" of {self.ledger_id}"
         return f"{self.operation.name}{ids}{'' if self.entry_id is None else f':{self.entry_id}'}"
-
-    @property
-    def frame_bytes(self) -> int:
-        """Bytes of the whole frame, or up to 10 more."""
-        return HEAD_BYTES_MAX + len(self.content) + len(self.payload)
 
     def head(self, txn_id: int) -> bytes:
         """Return all bytes of the frame before the payload. ``txn_id`` is 0 to 2^63-1."""
@@ -100,10 +103,11 @@ def read_request(ledger_id: int, entry_id: int, *, fence_key: bytes | None = Non
         fence_key: master key of the ledger, to fence it before reading: no writer may add to it any more. Reads of a
             recovery have it, too, or a bookie could say that an entry is missing and take it after that.
     """
-    read = pb.ReadRequest(ledgerId=ledger_id, entryId=entry_id, masterKey=fence_key)
+    entry = varint(entry_id & _UNSIGNED)  # as protobuf's int64
+    fields = b"".join((b"\x08", varint(ledger_id), b"\x10", entry))
     if fence_key is not None:
-        read.flag = pb.ReadRequest.FENCE_LEDGER
-    content = _content(readRequest=read)
+        fields = b"".join((fields, b"\x1a", varint(len(fence_key)), fence_key, _FENCE))
+    content = b"".join((_READ_TAG, varint(len(fields)), fields))
     named = None if entry_id == LAST_ENTRY else entry_id
     return Request(Operation.READ_ENTRY, ledger_id, named, content, is_urgent=fence_key is not None)
 
@@ -126,13 +130,11 @@ def start_tls_request() -> Request:
 
 def _content(
     *,
-    readRequest: pb.ReadRequest | None = None,  # noqa: N803  # fields of the message
-    writeLacRequest: pb.WriteLacRequest | None = None,  # noqa: N803
+    writeLacRequest: pb.WriteLacRequest | None = None,  # noqa: N803  # fields of the message
     readLacRequest: pb.ReadLacRequest | None = None,  # noqa: N803
     startTLSRequest: pb.StartTLSRequest | None = None,  # noqa: N803
 ) -> bytes:
     request = pb.Request(
-        readRequest=readRequest,
         writeLacRequest=writeLacRequest,
         readLacRequest=readLacRequest,
         startTLSRequest=startTLSRequest,

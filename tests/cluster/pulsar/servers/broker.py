@@ -102,6 +102,7 @@ class Broker:
         java: Pulsar's own client.
         settings: these override :data:`SETTINGS`.
         jars: of plugins, in front of the broker's own.
+        pom: lists the broker's own jars.
     """
 
     def __init__(
@@ -111,6 +112,8 @@ class Broker:
         java: JavaClients,
         settings: Mapping[str, str] | None = None,
         jars: Sequence[Path] = (),
+        *,
+        pom: Path = BROKER_POM,
     ) -> None:
         self.zookeeper = cluster.zookeeper
         self.service_port = free_port()
@@ -122,7 +125,7 @@ class Broker:
         self._settings = {**SETTINGS, **(settings or {})}
         self.configuration = directory / "broker.conf"
         program = ["org.apache.pulsar.PulsarBrokerStarter", "-c", str(self.configuration)]
-        classes = os.pathsep.join([*map(str, jars), class_path(BROKER_POM)])
+        classes = os.pathsep.join([*map(str, jars), class_path(pom)])
         self.process = ServerProcess([find_java(), *_JAVA_OPTIONS, "-cp", classes, *program], directory / "broker.log")
 
     @property
