@@ -21,6 +21,8 @@ from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Instant
 
+_ROOM_PART: Final = 32
+"""A load reads no more than this part of the room ahead of what is nearly due."""
 _NO_LOADS: Final[dict[int, tuple[LoadSegments, Bucket]]] = {}  # shared by idle trackers: the first entry replaces it
 
 
@@ -77,10 +79,17 @@ class SegmentLoads:
         near_count = snapshot.bounds.end_before(first, horizon_ms) - first
         if not near_count:
             return first
-        rows = snapshot.bounds.rows_through(first, first + max(near_count, limits.load_indexes_min))
-        worth_count = int(np.searchsorted(rows, limits.load_indexes_min)) + 1
+        worth_max = self._worth_max(rows_max)
+        rows = snapshot.bounds.rows_through(first, first + max(near_count, worth_max))
+        worth_count = int(np.searchsorted(rows, worth_max)) + 1
         fitting_count = int(np.searchsorted(rows, min(limits.load_indexes_max, rows_max), side="right"))
         return first + min(max(near_count, worth_count), max(1, fitting_count), len(rows))
+
+    def _worth_max(self, rows_max: int) -> int:
+        """Return the rows up to which a load that is made anyway takes segments that are not near yet."""
+        limits = self._state.limits
+        each = limits.read_ahead_indexes // max(1, self._state.segments.bucket_count)
+        return max(limits.load_indexes_min, min(each, rows_max // _ROOM_PART))
 
     def prefetch(self, now: Instant) -> None:
         """Request every segment that is nearly due while there is room for its rows, and few loads are in flight.
