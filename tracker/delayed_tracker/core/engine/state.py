@@ -263,6 +263,10 @@ class TrackerState:
         bits are therefore cleared together, when bits or runs are read.
         """
         self.heap.put_ready_away()
+        self.clear_gone_bits()
+
+    def clear_gone_bits(self) -> None:
+        """Clear the bits of consumed positions, and note the sealed buckets that this drains. Merged rows stay as they are."""
         self._checked_head = None
         if not self._gone:
             return

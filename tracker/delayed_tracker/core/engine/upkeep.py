@@ -10,6 +10,8 @@ from delayed_tracker.core.values.instant import Instant, Wakeup, earliest
 
 _SETTLE_AFTER_MS = 1_000
 """Consumed positions keep their bits for at most this long."""
+_MERGED_WINDOWS = 2
+"""Rows that are merged ahead, and not taken, are put away after so many prefetch windows."""
 _GONE_MAX = 65_536
 """More consumed positions than this are cleared at once."""
 
@@ -17,7 +19,7 @@ _GONE_MAX = 65_536
 class Upkeep:
     """Work that every verb leaves to be done, at once or at a wake-up."""
 
-    __slots__ = ("_lifecycle", "_merger", "_settle_at_ms", "_state")
+    __slots__ = ("_lifecycle", "_merger", "_put_away_at_ms", "_settle_at_ms", "_state")
 
     def __init__(self, state: TrackerState, lifecycle: BucketLifecycle, merger: BucketMerger) -> None:
         self._state = state
@@ -25,11 +27,13 @@ class Upkeep:
         self._merger = merger
         self._settle_at_ms: int | None = None
         """In elapsed time; None if no bits wait."""
+        self._put_away_at_ms: int | None = None
+        """In elapsed time; None if no rows are merged ahead."""
 
     def settled(self) -> TrackerState:
         """Clear the bits of consumed positions, retire drained buckets, and return the state; for changes."""
         self._lifecycle.settle_bits()
-        self._settle_at_ms = None
+        self._settle_at_ms = self._put_away_at_ms = None
         return self._state
 
     def opened(self) -> TrackerState:
@@ -50,13 +54,21 @@ class Upkeep:
             state.heap.put_ready_away()
             if state.gone_count and (not state.leases.leased_count or state.gone_count >= _GONE_MAX):
                 self.settled()
-        if self._settle_at_ms is None and not state.is_settled:
+        if self._settle_at_ms is None and state.gone_count:
             self._settle_at_ms = now.elapsed_ms + _SETTLE_AFTER_MS
+        if state.heap.ready is None:
+            self._put_away_at_ms = None
+        else:
+            window_ms = _MERGED_WINDOWS * state.limits.prefetch_window_ms
+            self._put_away_at_ms = now.elapsed_ms + max(_SETTLE_AFTER_MS, window_ms)
 
     def settle_if_due(self, now: Instant) -> None:
-        """Clear the bits that have waited long enough."""
-        if self._settle_at_ms is not None and self._settle_at_ms <= now.elapsed_ms:
+        """Clear the bits that have waited long enough, and put away merged rows that nobody has taken for long."""
+        if self._put_away_at_ms is not None and self._put_away_at_ms <= now.elapsed_ms:
             self.settled()
+        elif self._settle_at_ms is not None and self._settle_at_ms <= now.elapsed_ms:
+            self._lifecycle.clear_gone_bits()
+            self._settle_at_ms = None
 
     def finish(self, now: Instant) -> None:
         """End a change: make the next deadline exact, begin retries and merges, load segments that are nearly due.
@@ -86,6 +98,7 @@ class Upkeep:
             leases.next_expiry_ms(),
             leases.ended.next_sweep_ms(),
             self._settle_at_ms,
+            self._put_away_at_ms,
         )
         return Wakeup(self._lifecycle.loads.next_load_ms(), earliest(durations))
 
