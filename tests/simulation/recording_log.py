@@ -1,6 +1,6 @@
 """An add log that knows what it has on record as consumed, whatever the service believes."""
 
-from delayed_tracker.core.values.changes import Added, Removed, Rescheduled
+from delayed_tracker.core.values.changes import Added, CursorMoved, MarkDeleteAdvanced, Removed, Rescheduled
 from delayed_tracker.storage.codec.log_records import decode_change
 from delayed_tracker.storage.memory_log import MemoryAddLog
 
@@ -30,3 +30,7 @@ class RecordingLog(MemoryAddLog):
         elif isinstance(change, Added | Rescheduled):
             self.consumed.difference_update(change.indexes.positions)
             self.tracked.update(change.indexes.positions)
+        elif isinstance(change, MarkDeleteAdvanced | CursorMoved):
+            # A cursor that is moved down again brings nothing of this back: it is offered again.
+            through = change.mark_delete if isinstance(change, MarkDeleteAdvanced) else change.trimmed_through
+            self.tracked = {position for position in self.tracked if position > through}

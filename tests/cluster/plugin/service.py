@@ -11,13 +11,15 @@ from tests.cluster.pulsar.servers.admin import wait_until
 class Service:
     """One service that keeps its port and its database."""
 
-    def __init__(self, directory: Path, *settings: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, *settings: str, scheme: str = "", environment: Mapping[str, str] | None = None
+    ) -> None:
         self.address = f"127.0.0.1:{free_port()}"
         self._ready = directory / "ready.json"
         command = [sys.executable, "-m", "delayed_tracker.cli", "serve", "--json", "--ready-file", str(self._ready)]
         for setting in (
             f"bucketSnapshotStorageUrl=sqlite:{directory / 'tracker.db'}",
-            f"grpcListenAddress={self.address}",
+            f"grpcListenAddress={scheme}{self.address}",
             "httpListenAddress=127.0.0.1:0",
             *settings,
         ):

@@ -141,6 +141,8 @@ class Recoveries:
         self._turns.leave(host)
         if host.state is HostState.READY or self._hosts.is_closing(host.key):
             return
+        if not task.cancelled() and task.exception() is None:
+            return  # closed in the turn in which it was recovered
         # Remove the host. The error goes to every caller that waits for this task, and the next open begins a new
         # recovery.
         self._hosts.forget(host)
