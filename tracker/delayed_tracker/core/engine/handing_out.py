@@ -81,6 +81,9 @@ def _take_block(
     rows = state.heap.take_ready(cutoff_ms, count)
     if rows is not None:
         return rows
+    head_ms = state.heap.head_ms
+    if head_ms is None or head_ms > cutoff_ms:
+        return None
     lifecycle.settle_bits()
     certain = state.every_copy_is_live(taken_count=sum(map(len, taken)))
     in_hand = PositionBitmap() if certain else PositionBitmap.of(IndexColumns.concat(taken).positions)

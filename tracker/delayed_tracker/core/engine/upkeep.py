@@ -9,9 +9,9 @@ from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.values.instant import Instant, Wakeup, earliest
 
 _SETTLE_AFTER_MS = 1_000
-"""Consumed positions keep their bits for at most this long."""
-_MERGED_WINDOWS = 2
-"""Rows that are merged ahead, and not taken, are put away after so many prefetch windows."""
+"""Consumed positions keep their bits for at most this long if a bucket may be empty without them."""
+_PAUSE_WINDOWS = 2
+"""After so many prefetch windows without a take bits are cleared, and rows that were merged ahead put away."""
 _GONE_MAX = 65_536
 """More consumed positions than this are cleared at once."""
 
@@ -19,21 +19,21 @@ _GONE_MAX = 65_536
 class Upkeep:
     """Work that every verb leaves to be done, at once or at a wake-up."""
 
-    __slots__ = ("_lifecycle", "_merger", "_put_away_at_ms", "_settle_at_ms", "_state")
+    __slots__ = ("_lifecycle", "_merger", "_pause_ends_ms", "_settle_at_ms", "_state")
 
     def __init__(self, state: TrackerState, lifecycle: BucketLifecycle, merger: BucketMerger) -> None:
         self._state = state
         self._lifecycle = lifecycle
         self._merger = merger
         self._settle_at_ms: int | None = None
-        """In elapsed time; None if no bits wait."""
-        self._put_away_at_ms: int | None = None
-        """In elapsed time; None if no rows are merged ahead."""
+        """In elapsed time; None if no bits wait that may empty a bucket."""
+        self._pause_ends_ms: int | None = None
+        """In elapsed time; None if all is settled."""
 
     def settled(self) -> TrackerState:
         """Clear the bits of consumed positions, retire drained buckets, and return the state; for changes."""
         self._lifecycle.settle_bits()
-        self._settle_at_ms = self._put_away_at_ms = None
+        self._settle_at_ms = self._pause_ends_ms = None
         return self._state
 
     def opened(self) -> TrackerState:
@@ -54,17 +54,15 @@ class Upkeep:
             state.heap.put_ready_away()
             if state.gone_count and (not state.leases.leased_count or state.gone_count >= _GONE_MAX):
                 self.settled()
-        if self._settle_at_ms is None and state.gone_count:
+        if self._settle_at_ms is None and state.may_be_drained:
             self._settle_at_ms = now.elapsed_ms + _SETTLE_AFTER_MS
-        if state.heap.ready is None:
-            self._put_away_at_ms = None
-        else:
-            window_ms = _MERGED_WINDOWS * state.limits.prefetch_window_ms
-            self._put_away_at_ms = now.elapsed_ms + max(_SETTLE_AFTER_MS, window_ms)
+        if not state.is_settled:
+            window_ms = _PAUSE_WINDOWS * state.limits.prefetch_window_ms
+            self._pause_ends_ms = now.elapsed_ms + max(_SETTLE_AFTER_MS, window_ms)
 
     def settle_if_due(self, now: Instant) -> None:
-        """Clear the bits that have waited long enough, and put away merged rows that nobody has taken for long."""
-        if self._put_away_at_ms is not None and self._put_away_at_ms <= now.elapsed_ms:
+        """Clear the bits that have waited long enough; after a pause also put away the rows that were merged ahead."""
+        if self._pause_ends_ms is not None and self._pause_ends_ms <= now.elapsed_ms:
             self.settled()
         elif self._settle_at_ms is not None and self._settle_at_ms <= now.elapsed_ms:
             self._lifecycle.clear_gone_bits()
@@ -98,7 +96,7 @@ class Upkeep:
             leases.next_expiry_ms(),
             leases.ended.next_sweep_ms(),
             self._settle_at_ms,
-            self._put_away_at_ms,
+            self._pause_ends_ms,
         )
         return Wakeup(self._lifecycle.loads.next_load_ms(), earliest(durations))
 

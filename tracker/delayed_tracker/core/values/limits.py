@@ -84,7 +84,13 @@ class TrackerLimits:
             value = getattr(self, at_least_one)
             if value < 1:
                 raise InvalidInput(at_least_one, value, "give 1 or more")
-        for at_least_zero in ("tick_ms", "prefetch_window_ms", "read_ahead_indexes", "max_delay_ms", "fixed_delay_lookahead"):
+        for at_least_zero in (
+            "tick_ms",
+            "prefetch_window_ms",
+            "read_ahead_indexes",
+            "max_delay_ms",
+            "fixed_delay_lookahead",
+        ):
             value = getattr(self, at_least_zero)
             if value < 0:
                 raise InvalidInput(at_least_zero, value, "give 0 or more")
