@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PARTS = tuple(ROOT / name / "delayed_tracker" for name in ("tracker", "snapshot_storage", "spark_rebuild", "proto"))
 """Folders that together are the package, the generated code last."""
-_LEFT_BY_TOOLS = {"__pycache__", "build", "data", "dist"}
+_LEFT_BY_TOOLS = {"__pycache__", "build", "data", "dist", "target"}
 _TEXT_SUFFIXES = {"", ".conf", ".go", ".java", ".md", ".proto", ".py", ".pyi", ".toml", ".txt", ".xml", ".yaml", ".yml"}
 
 

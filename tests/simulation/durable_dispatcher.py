@@ -35,7 +35,7 @@ class DurableDispatcher(World):
         self.cancelled = set()
         self.calls = set()  # tasks of calls that wait for their answers
         self.sent = set()  # answered as due: if they were tracked, they are no more
-        self.undone = set()  # acknowledged, and a process ended before the log had it
+        self.undone = set()  # acknowledged, and the log may not have it
         self.came_again = set()  # acknowledged positions that came again since the last crash
         self.in_doubt = set()  # their cancel has no answer: the dispatcher no longer sends them
         self.came_again_max = 0
@@ -80,7 +80,10 @@ class DurableDispatcher(World):
             assert self.deadlines[position] <= cutoff_ms, f"{position} is called due too early"
             self.delivered.add(position)
             self.acked.add(position)
-            if self.last_offer[position] == number:
+            if registry is not self.registry:
+                # Who has lost the tracker may call due what it does not track. The new owner may, and hands it out.
+                self.undone.add(position)
+            elif self.last_offer[position] == number:
                 self.sent.add(position)
         # A later offer of the same position may have another outcome, and its answer is still to come.
         self.answered.update(position for position in positions if self.last_offer[position] == number)

@@ -105,7 +105,7 @@ class DurableWorld(DurableDispatcher):
             await elapse(self.clock, self.random.choice((1, 10)))
 
     def offer_to_fenced(self):
-        """Offer to the process that lost the tracker: it must not answer, unless the new owner has what it answered."""
+        """Offer to the process that lost the tracker: it must not answer, unless the new owner has what it answered, or it is due."""
         unknown = sorted(self.deadlines.keys() - self.answered - self.acked)
         if self.fenced and unknown:
             registry, _, epoch = self.random.choice(self.fenced)
@@ -239,6 +239,7 @@ class DurableWorld(DurableDispatcher):
             task.cancel()
         if self.random.random() < 0.2:
             await self._finished(self.registry.close_tracker(KEY, self.epoch))
+            self.lose_unwritten()  # as at any close
         moved = self.random.random() < 0.4 and await self._crash_while_moving(position)
         self.note("move", position)
         while not moved:
@@ -269,10 +270,12 @@ class DurableWorld(DurableDispatcher):
     async def _crash_while_moving(self, position):
         """Crash at any await of a move, which has no answer then.
 
-        Returns: True if the next open shows that it has moved back; else the move is repeated.
+        Returns: True if the next open shows that it has moved back; else the move is repeated. A position that is not on
+            record shows nothing: the crash may have taken the cursor back.
         """
         self.note("crash while moving", position)
         before, self.mark_delete = self.mark_delete, position
+        is_on_record = self.log.inner.mark_delete == before
         moving = asyncio.create_task(self.registry.move_cursor(KEY, self.epoch, position))
         for _ in range(self.random.randrange(40)):
             await asyncio.sleep(0)
@@ -281,7 +284,7 @@ class DurableWorld(DurableDispatcher):
         if moving.done() and moving.exception() is None:
             self.epoch = moving.result().epoch
         await self.crash()
-        return self.host.mark_delete == position < before
+        return is_on_record and self.host.mark_delete == position < before
 
     async def import_rebuilt(self):
         for task in list(self.calls):

@@ -46,9 +46,8 @@ def free_port() -> int:
 class ServerProcess:
     """One server; it keeps its command, so that it can be started again after it was killed."""
 
-    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, command: Sequence[str], log: Path) -> None:
         self.log = log
-        self._environment = {**os.environ, **(environment or {})}
         self._command = list(command)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -59,7 +58,7 @@ class ServerProcess:
             environment: variables of this start alone.
         """
         assert not self.running, self._command
-        variables = {**self._environment, **(environment or {})}
+        variables = {**os.environ, **(environment or {})}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=variables)
 

@@ -11,9 +11,7 @@ from tests.cluster.pulsar.servers.admin import wait_until
 class Service:
     """One service that keeps its port and its database."""
 
-    def __init__(
-        self, directory: Path, *settings: str, scheme: str = "", environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, directory: Path, *settings: str, scheme: str = "") -> None:
         self.address = f"127.0.0.1:{free_port()}"
         self._ready = directory / "ready.json"
         command = [sys.executable, "-m", "delayed_tracker.cli", "serve", "--json", "--ready-file", str(self._ready)]
@@ -24,7 +22,7 @@ class Service:
             *settings,
         ):
             command += ["--set", setting]
-        self.process = ServerProcess(command, directory / "service.log", environment)
+        self.process = ServerProcess(command, directory / "service.log")
 
     def start(self, environment: Mapping[str, str] | None = None) -> None:
         """Start it, with variables of this start alone, and wait until it serves."""

@@ -63,7 +63,9 @@ def test_a_token_that_is_refused_and_then_replaced(installed: Installation, serv
         wait_until(lambda: broker.log_lines("Failed to open .*UNAUTHENTICATED", since) != [])
         assert consumer.received() == []
         shown.write_text(token("broker"))
-        wait_until(lambda: broker.admin.metric("pulsar_delayed_tracker_connected", topic=topic) == 1)
+        # The broker has a sample for the topic, too.
+        labels = {"topic": topic, "subscription": "worker"}
+        wait_until(lambda: broker.admin.metric("pulsar_delayed_tracker_connected", **labels) == 1)
         assert_delivered([consumer], ids)
     finally:
         broker.stop()

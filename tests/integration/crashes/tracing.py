@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
+from tests.bookkeeper.servers.fixtures import without
 
 # Calls that change a file or a directory, or make that durable.
 _RECORDED = (
@@ -16,15 +16,16 @@ _RECORDED = (
 )
 
 
+def debian_tools() -> Path:
+    """Return where ``.ci/debian-tools`` leaves what it fetches."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "delayed-tracker" / "debian"
+
+
 def find_strace() -> str:
     """Return its path. Without it the test is skipped, except in CI, which has installed it."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    found = shutil.which("strace") or shutil.which("strace", path=str(cache / "delayed-tracker" / "debian"))
+    found = shutil.which("strace") or shutil.which("strace", path=str(debian_tools()))
     if found is None:
-        missing = "there is no strace: run .ci/debian-tools, or put it on the PATH"
-        if os.environ.get("CI"):
-            pytest.fail(missing, pytrace=False)
-        pytest.skip(missing)
+        without("there is no strace: run .ci/debian-tools, or put it on the PATH")
     return found
 
 
