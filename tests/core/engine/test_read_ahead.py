@@ -15,7 +15,7 @@ STEP_MS = 1_000
     [
         (0, 10_000, 5),  # what is near: one segment
         (80, 10_000, 40),  # shared by two buckets
-        (80, 640, 20),  # the 32nd part of the room
+        (80, 640, 20),  # the 16th part of half the room
         (4, 10_000, 5),  # a segment at least
     ],
 )

@@ -81,8 +81,7 @@ def _take_block(
     rows = state.heap.take_ready(cutoff_ms, count)
     if rows is not None:
         return rows
-    head_ms = state.heap.head_ms
-    if head_ms is None or head_ms > cutoff_ms:
+    if state.heap.is_nothing_due(cutoff_ms):
         return None
     lifecycle.settle_bits()
     certain = state.every_copy_is_live(taken_count=sum(map(len, taken)))

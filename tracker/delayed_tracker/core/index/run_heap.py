@@ -140,6 +140,13 @@ class RunHeap:
             return self.ready.head_ms if first is None else min(self.ready.head_ms, first.min_deliver_at_ms)
         return None if first is None else first.min_deliver_at_ms
 
+    def is_nothing_due(self, cutoff_ms: int) -> bool:
+        """Return True if no copy is due; False also if merged rows are used up, whose runs may hold more."""
+        if self.ready is not None and not self.ready:
+            return False
+        head_ms = self.head_ms
+        return head_ms is None or head_ms > cutoff_ms
+
     def first(self) -> Run | None:
         """Return the run with the earliest head, or None; runs merged ahead are left out. Amortised O(log runs)."""
         while self._heap:
@@ -213,6 +220,11 @@ class RunHeap:
         ready.head += len(rows)
         self.loaded_count -= ready.consumed_count - passed
         return rows
+
+    @property
+    def is_half_taken(self) -> bool:
+        """True if half of the merged rows are taken: they are in memory until all are put away."""
+        return self.ready is not None and 2 * self.ready.consumed_count >= len(self.ready.origin)
 
     def put_ready_away(self) -> None:
         """Consume from the runs the merged rows that were taken, and put the runs back on the heap."""
