@@ -62,7 +62,7 @@ def position_batches(indexes: IndexColumns) -> list[PositionColumns]:
 
 def default_limits(scale: Scale) -> TrackerLimits:
     """Return the service's defaults, with buckets of the scale's size."""
-    return TrackerLimits(min_index_count_per_bucket=scale.bucket, load_indexes_min=256)
+    return TrackerLimits(min_index_count_per_bucket=scale.bucket, load_indexes_min=256, read_ahead_indexes=100_000)
 
 
 def buckets(shape: Shape, scale: Scale, count: int, *, every: int = 1) -> Iterator[IndexColumns]:

@@ -9,7 +9,7 @@ from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.settings.address import Address, Transport, parse_addresses
 from delayed_tracker.service.settings.keys import Form, SettingKey
-from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, SETTING_KEYS, Settings
+from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, READ_AHEAD_INDEXES, SETTING_KEYS, Settings
 from tests.service.harness.settings import settings_of
 
 NUMBERS = [row for row in SETTING_KEYS.values() if row.form is Form.NUMBER and not row.unsupported_reason]
@@ -39,7 +39,9 @@ def test_defaults_of_pulsars_keys_are_pulsars():
 def test_defaults_give_the_cores_default_limits():
     """The defaults of the core and the service equal those of the settings."""
     # The core alone reads only near segments; in the service a read is a round trip to a storage.
-    assert Settings().tracker_limits() == TrackerLimits(load_indexes_min=LOAD_INDEXES_MIN)
+    assert Settings().tracker_limits() == TrackerLimits(
+        load_indexes_min=LOAD_INDEXES_MIN, read_ahead_indexes=READ_AHEAD_INDEXES
+    )
     assert Settings().service_limits() == ServiceLimits()
 
 
@@ -111,6 +113,7 @@ def test_limits_follow_the_settings():
         max_num_buckets=21,
         prefetch_window_ms=16,
         load_indexes_min=LOAD_INDEXES_MIN,
+        read_ahead_indexes=READ_AHEAD_INDEXES,
         loads_in_flight_max=17,
         loaded_indexes_max=18,
         max_delay_ms=19,

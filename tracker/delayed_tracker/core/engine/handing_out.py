@@ -81,6 +81,8 @@ def _take_block(
     rows = state.heap.take_ready(cutoff_ms, count)
     if rows is not None:
         return rows
+    if state.heap.is_nothing_due(cutoff_ms):
+        return None
     lifecycle.settle_bits()
     certain = state.every_copy_is_live(taken_count=sum(map(len, taken)))
     in_hand = PositionBitmap() if certain else PositionBitmap.of(IndexColumns.concat(taken).positions)

@@ -56,6 +56,12 @@ class BucketLifecycle:
             self.retire(drained)
         self.loads.note_loaded()
 
+    def clear_gone_bits(self) -> None:
+        """Clear the bits that wait for it. Merged rows are put away only if a bucket is empty, whose runs go."""
+        self._state.clear_gone_bits()
+        if self._state.drained:
+            self.settle_bits()
+
     def retire(self, buckets: Sequence[Bucket]) -> None:
         """Retire each bucket that has no bits left."""
         for bucket in buckets:

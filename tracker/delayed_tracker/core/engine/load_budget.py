@@ -1,8 +1,8 @@
 """Limit of the snapshot rows in memory of all trackers of one process, and the line of trackers that wait for room.
 
 A row counts from the request to load it until it is handed out, dropped or leased. While there is room, any tracker
-reads ahead. When there is none, the trackers that want to read wait in the order of their first deadlines; the first of
-them gets room first. A tracker whose next row will be due before a load could end does not wait: it reads one segment,
+reads what is nearly due, and with it more in one load while less than half of the maximum is held. When there is none,
+the trackers that want to read wait in the order of their first deadlines; the first of them gets room first. A tracker whose next row will be due before a load could end does not wait: it reads one segment,
 or as many as fit into a hundredth of the maximum, so that the rows of one tracker never stop another from handing out.
 Rows are therefore bounded by the maximum, plus that for each tracker with something due so soon in a snapshot, plus the
 rows that leases gave back after other trackers had taken the room.
@@ -18,6 +18,8 @@ from delayed_tracker.core.values.ordered_map import OrderedMap
 
 _URGENT_SHARE: Final = 100
 """A tracker without room has this part of the maximum for what is due before a load could end."""
+_SPARE_SHARE: Final = 16
+"""One load takes this part of what is spare, so that many trackers find some."""
 
 Place = tuple[int, int]
 """Key in the line: the first deadline that a tracker wants, then the order of arrival."""
@@ -93,6 +95,11 @@ class LoadShare:
     def urgent_room(self) -> int:
         """Rows that the tracker may still read without room, if they are due before a load could end; 0 or more."""
         return max(0, self._budget.rows_max // _URGENT_SHARE - self.held_count)
+
+    @property
+    def spare_room(self) -> int:
+        """Rows that one load may read before they are near: half of the budget is for those that are."""
+        return max(0, self._budget.rows_max // 2 - self._budget.held_count) // _SPARE_SHARE
 
     def room(self, first_ms: int) -> int:
         """Return the rows that may be read ahead if the first has this deadline.

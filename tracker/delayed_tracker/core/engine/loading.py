@@ -77,10 +77,17 @@ class SegmentLoads:
         near_count = snapshot.bounds.end_before(first, horizon_ms) - first
         if not near_count:
             return first
-        rows = snapshot.bounds.rows_through(first, first + max(near_count, limits.load_indexes_min))
-        worth_count = int(np.searchsorted(rows, limits.load_indexes_min)) + 1
+        worth_max = self._worth_max()
+        rows = snapshot.bounds.rows_through(first, first + max(near_count, worth_max))
+        worth_count = int(np.searchsorted(rows, worth_max)) + 1
         fitting_count = int(np.searchsorted(rows, min(limits.load_indexes_max, rows_max), side="right"))
         return first + min(max(near_count, worth_count), max(1, fitting_count), len(rows))
+
+    def _worth_max(self) -> int:
+        """Return the rows up to which a load that is made anyway takes segments that are not near yet."""
+        limits = self._state.limits
+        each = limits.read_ahead_indexes // max(1, self._state.segments.bucket_count)
+        return max(limits.load_indexes_min, min(each, self.share.spare_room))
 
     def prefetch(self, now: Instant) -> None:
         """Request every segment that is nearly due while there is room for its rows, and few loads are in flight.
@@ -161,15 +168,16 @@ class SegmentLoads:
         return None if self._must_wait(min_ms) else due_ms - self.share.lead_ms
 
     def settling_may_make_room(self) -> bool:
-        """Return True if clearing bits may free room that another tracker waits for.
+        """Return True if clearing bits or putting merged rows away may free room that a tracker waits for.
 
-        The copies and the load in flight of a bucket count until its bits are cleared and it is known to be empty. O(1)
-        if no tracker waits, else O(runs + loads).
+        The copies and the load in flight of a bucket count until its bits are cleared and it is known to be empty; merged
+        rows count until they are put away, which is worth its cost when half of them are taken. O(1) if no tracker
+        waits, else O(runs + loads).
         """
         state = self._state
         if not self.share.has_waiting_trackers:
             return False
-        if state.drained:
+        if state.drained or state.heap.is_half_taken:
             return True
         if not (gone_count := state.gone_count):
             return False

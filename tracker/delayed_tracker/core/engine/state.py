@@ -4,6 +4,8 @@ Every method keeps the invariants that concern it (``delayed_tracker.core.inspec
 each move happens.
 """
 
+from typing import Final
+
 import numpy as np
 
 from delayed_tracker.core.engine.copies import BucketCopies
@@ -24,6 +26,9 @@ from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
 
+_NO_BUCKET: Final = 2**63 - 1
+_GONE_PARTS_MAX: Final = 1_000
+_NOTHING_GONE: Final[list[PositionColumns]] = []  # shared by trackers that wait: nothing is appended to it
 _SETTLE_BLOCK = 64
 
 
@@ -33,11 +38,13 @@ class TrackerState:
     __slots__ = (
         "_checked_head",
         "_gone",
+        "_least_sealed",
         "copies",
         "counters",
         "drained",
         "epoch",
         "fixed_delay",
+        "gone_count",
         "heap",
         "is_closed",
         "journal",
@@ -85,8 +92,12 @@ class TrackerState:
         self.heap = RunHeap()
         self.copies = BucketCopies(self.members, self.heap, self.leases)
         # Positions taken out of `ready` rows or ended leases. Their bits are cleared together, later.
-        self._gone: tuple[PositionColumns, ...] = ()
+        self._gone: list[PositionColumns] = _NOTHING_GONE
+        self.gone_count = 0
+        """Positions whose bits wait to be cleared."""
         self._checked_head: tuple[int, int] | None = None
+        self._least_sealed = _NO_BUCKET
+        """Positions of the smallest bucket that is not open, as of the last time when bits were cleared, or fewer."""
         self.drained: tuple[Bucket, ...] = ()
         """Sealed buckets that lost their last bits in a read: the next change retires them."""
         self.leases.clear()
@@ -238,13 +249,19 @@ class TrackerState:
 
     def forget_soon(self, positions: PositionColumns) -> None:
         """Stop tracking positions whose copies were just consumed; :meth:`settle_bits` clears their bits later."""
-        self._gone = (*self._gone, positions)
+        if self._gone is _NOTHING_GONE:
+            self._gone = []
+        self._gone.append(positions)
+        self.gone_count += len(positions)
         self.counters.tracked -= len(positions)
 
     @property
-    def gone_count(self) -> int:
-        """Positions whose bits wait to be cleared."""
-        return sum(map(len, self._gone))
+    def may_be_drained(self) -> bool:
+        """True if the positions whose bits wait to be cleared may be all of some bucket, whose snapshot can go then.
+
+        Also if they came in so many parts that these take more memory than the bits.
+        """
+        return self.gone_count >= self._least_sealed or len(self._gone) > _GONE_PARTS_MAX
 
     @property
     def is_settled(self) -> bool:
@@ -263,16 +280,22 @@ class TrackerState:
         bits are therefore cleared together, when bits or runs are read.
         """
         self.heap.put_ready_away()
+        self.clear_gone_bits()
+
+    def clear_gone_bits(self) -> None:
+        """Clear the bits of consumed positions, and note the sealed buckets that this drains. Merged rows stay as they are."""
         self._checked_head = None
         if not self._gone:
             return
-        gone, self._gone = self._gone, ()
+        gone, self._gone, self.gone_count = self._gone, _NOTHING_GONE, 0
         positions = PositionColumns.concat(gone)
         count, buckets = self.members.forget(positions)
         assert count == len(positions)
         for bucket in buckets:
             self.account(bucket)
         self.drained += tuple(bucket for bucket in buckets if not bucket.bits and not bucket.is_open)
+        sealed = (len(bucket.bits) for bucket in self.members.buckets.values() if not bucket.is_open)
+        self._least_sealed = min(filter(None, sealed), default=_NO_BUCKET)
 
     def trim(self, position: Position) -> tuple[int, list[Bucket]]:
         """Clear every bit at or below ``position``, leased or not. O(buckets + ledgers).
@@ -353,6 +376,8 @@ class TrackerState:
             now_bytes = bucket.bits_bytes
             self.membership_bytes += now_bytes - bucket.membership_bytes
             bucket.membership_bytes = now_bytes
+            if bucket.bits:
+                self._least_sealed = min(self._least_sealed, len(bucket.bits))
 
     def remove_bucket(self, bucket: Bucket) -> None:
         """Forget a bucket that has no bits left, with its copies."""

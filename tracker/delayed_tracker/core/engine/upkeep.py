@@ -9,27 +9,33 @@ from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.values.instant import Instant, Wakeup, earliest
 
 _SETTLE_AFTER_MS = 1_000
-"""Consumed positions keep their bits for at most this long."""
-_GONE_MAX = 65_536
-"""More consumed positions than this are cleared at once."""
+"""Consumed positions keep their bits for at most this long if a bucket may be empty without them."""
+_PAUSE_WINDOWS = 2
+"""After so many prefetch windows without a take bits are cleared, and rows that were merged ahead put away."""
+_GONE_MAX = 16_384
+"""More consumed positions than this are cleared at once: they take 16 bytes each."""
 
 
 class Upkeep:
     """Work that every verb leaves to be done, at once or at a wake-up."""
 
-    __slots__ = ("_lifecycle", "_merger", "_settle_at_ms", "_state")
+    __slots__ = ("_lifecycle", "_merger", "_pause_ends_ms", "_settle_at_ms", "_state", "_taken_ms")
 
     def __init__(self, state: TrackerState, lifecycle: BucketLifecycle, merger: BucketMerger) -> None:
         self._state = state
         self._lifecycle = lifecycle
         self._merger = merger
         self._settle_at_ms: int | None = None
-        """In elapsed time; None if no bits wait."""
+        """In elapsed time; None if no bits wait that may empty a bucket."""
+        self._pause_ends_ms: int | None = None
+        """In elapsed time, or earlier, if rows were taken since; None if all is settled."""
+        self._taken_ms = 0
+        """Elapsed time of the last take."""
 
     def settled(self) -> TrackerState:
         """Clear the bits of consumed positions, retire drained buckets, and return the state; for changes."""
         self._lifecycle.settle_bits()
-        self._settle_at_ms = None
+        self._settle_at_ms = self._pause_ends_ms = None
         return self._state
 
     def opened(self) -> TrackerState:
@@ -48,15 +54,32 @@ class Upkeep:
         state = self._state
         if not state.heap.ready:
             state.heap.put_ready_away()
-            if state.gone_count and (not state.leases.leased_count or state.gone_count >= _GONE_MAX):
+            if state.may_be_drained and not state.leases.leased_count:
                 self.settled()
-        if self._settle_at_ms is None and not state.is_settled:
-            self._settle_at_ms = now.elapsed_ms + _SETTLE_AFTER_MS
+        if state.gone_count >= _GONE_MAX:
+            self._lifecycle.clear_gone_bits()
+        if state.gone_count or state.heap.ready is not None:
+            if self._settle_at_ms is None and state.may_be_drained:
+                self._settle_at_ms = now.elapsed_ms + _SETTLE_AFTER_MS
+            self._taken_ms = now.elapsed_ms
+            if self._pause_ends_ms is None:
+                self._pause_ends_ms = now.elapsed_ms + self._pause_ms()
+
+    def _pause_ms(self) -> int:
+        """Return how long merged rows may stay in memory without a take: a moment if trackers wait for room."""
+        if self._lifecycle.loads.share.has_waiting_trackers:
+            return _SETTLE_AFTER_MS
+        return max(_SETTLE_AFTER_MS, _PAUSE_WINDOWS * self._state.limits.prefetch_window_ms)
 
     def settle_if_due(self, now: Instant) -> None:
-        """Clear the bits that have waited long enough."""
+        """Clear the bits that have waited long enough; after a pause also put away the rows that were merged ahead."""
+        if self._pause_ends_ms is not None and self._pause_ends_ms <= now.elapsed_ms:
+            self._pause_ends_ms = self._taken_ms + self._pause_ms()
+            if self._pause_ends_ms <= now.elapsed_ms:
+                self.settled()
         if self._settle_at_ms is not None and self._settle_at_ms <= now.elapsed_ms:
-            self.settled()
+            self._lifecycle.clear_gone_bits()
+            self._settle_at_ms = None
 
     def finish(self, now: Instant) -> None:
         """End a change: make the next deadline exact, begin retries and merges, load segments that are nearly due.
@@ -86,6 +109,7 @@ class Upkeep:
             leases.next_expiry_ms(),
             leases.ended.next_sweep_ms(),
             self._settle_at_ms,
+            self._pause_ends_ms,
         )
         return Wakeup(self._lifecycle.loads.next_load_ms(), earliest(durations))
 

@@ -17,6 +17,8 @@ _RUNS_FEW = 4
 """Runs to collect before the first test that they are enough."""
 _STALE_SLACK = 64
 _AHEAD_MIN = 16_384
+_HORIZON_MIN_MS = 1_000
+_HORIZON_MAX_MS = 3_600_000
 _AHEAD_MAX = 65_536
 """Maximum of rows merged ahead: 32 bytes each while they wait."""
 
@@ -32,6 +34,7 @@ class RunHeap:
         "_ahead_count",
         "_by_bucket",
         "_heap",
+        "_horizon_ms",
         "_next_run_id",
         "_runs",
         "loaded_count",
@@ -54,6 +57,8 @@ class RunHeap:
         self.ready: ReadyRows | None = None
         """Rows merged ahead out of runs that are off the heap."""
         self._ahead_count = _AHEAD_MIN
+        self._horizon_ms = 0
+        """Rows that will be due within this time are merged with those that are due: 0 until merged rows are used up."""
 
     def __iter__(self) -> Iterator[Run]:
         return iter(self._runs.values())
@@ -135,6 +140,13 @@ class RunHeap:
             return self.ready.head_ms if first is None else min(self.ready.head_ms, first.min_deliver_at_ms)
         return None if first is None else first.min_deliver_at_ms
 
+    def is_nothing_due(self, cutoff_ms: int) -> bool:
+        """Return True if no copy is due; False also if merged rows are used up, whose runs may hold more."""
+        if self.ready is not None and not self.ready:
+            return False
+        head_ms = self.head_ms
+        return head_ms is None or head_ms > cutoff_ms
+
     def first(self) -> Run | None:
         """Return the run with the earliest head, or None; runs merged ahead are left out. Amortised O(log runs)."""
         while self._heap:
@@ -171,22 +183,25 @@ class RunHeap:
     ) -> bool:
         """Merge the rows that are due next, for :meth:`take_ready`; none may be merged ahead already.
 
-        ``is_live`` is None if every copy counts.
+        As long as merged rows are used up, those that will be due soon are merged with them: few rows that become due in
+        many runs at each poll would cost a step for each run. ``is_live`` is None if every copy counts.
 
         Returns: False if no copy is due.
         """
         assert self.ready is None
-        target = max(count, self._ahead_count)
-        runs = self.due_runs(cutoff_ms, target)
-        if not runs:
+        first = self.first()
+        if first is None or first.min_deliver_at_ms > cutoff_ms:
             return False
+        target = max(count, self._ahead_count)
+        horizon_ms = cutoff_ms + self._horizon_ms
+        runs = self.due_runs(horizon_ms, target)
         for run in runs:
             if not run.is_sorted:
                 sort(run)
         # Buckets follow each other in the topic, so equal deadlines come out of the merge in order.
         runs.sort(key=lambda run: run.head_key[1:])
         before = self._heap[0][0] if self.first() else None
-        self.ready = merge_ahead(runs, cutoff_ms, count=count, target=target, before=before, is_live=is_live)
+        self.ready = merge_ahead(runs, horizon_ms, count=count, target=target, before=before, is_live=is_live)
         self.loaded_count -= self.ready.consumed_count
         return True
 
@@ -206,6 +221,11 @@ class RunHeap:
         self.loaded_count -= ready.consumed_count - passed
         return rows
 
+    @property
+    def is_half_taken(self) -> bool:
+        """True if half of the merged rows are taken: they are in memory until all are put away."""
+        return self.ready is not None and 2 * self.ready.consumed_count >= len(self.ready.origin)
+
     def put_ready_away(self) -> None:
         """Consume from the runs the merged rows that were taken, and put the runs back on the heap."""
         ready, self.ready = self.ready, None
@@ -214,8 +234,10 @@ class RunHeap:
         # Adapt the length of the next merge to the rows that are taken before other code needs the runs.
         if not len(ready):
             self._ahead_count = min(2 * self._ahead_count, _AHEAD_MAX)
+            self._horizon_ms = min(max(2 * self._horizon_ms, _HORIZON_MIN_MS), _HORIZON_MAX_MS)
         elif 2 * ready.head < len(ready.indexes):
             self._ahead_count = max(self._ahead_count // 2, _AHEAD_MIN)
+            self._horizon_ms = self._horizon_ms // 4 if self._horizon_ms > 4 * _HORIZON_MIN_MS else 0
         self.loaded_count += ready.consumed_count
         for run, consumed in zip(ready.runs, ready.consumed(), strict=True):
             self.advance(run, consumed)

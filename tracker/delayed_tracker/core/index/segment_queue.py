@@ -77,6 +77,11 @@ class SegmentQueue:
             self.remove(key)
 
     @property
+    def bucket_count(self) -> int:
+        """Buckets with segments that are not in memory."""
+        return len(self._place)
+
+    @property
     def has_foreign(self) -> bool:
         """True if a foreign bucket is queued: its bits may contain positions that no segment has."""
         return bool(self._foreign_keys)

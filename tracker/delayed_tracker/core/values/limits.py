@@ -42,6 +42,11 @@ class TrackerLimits:
     """A segment is loaded when its first deadline is this near."""
     load_indexes_min: int = 1
     """A load that becomes due includes following segments until it has this many indexes: each read has a cost."""
+    read_ahead_indexes: int = 0
+    """A load that becomes due takes as much more as lets all buckets together have this many indexes in memory.
+
+    Each read has a cost. A load takes a part of the room in memory at most, so that many trackers find room.
+    """
     load_indexes_max: int = 50_000
     """One load requests whole segments up to about this many indexes (at least one segment)."""
     loads_in_flight_max: int = 4
@@ -79,7 +84,13 @@ class TrackerLimits:
             value = getattr(self, at_least_one)
             if value < 1:
                 raise InvalidInput(at_least_one, value, "give 1 or more")
-        for at_least_zero in ("tick_ms", "prefetch_window_ms", "max_delay_ms", "fixed_delay_lookahead"):
+        for at_least_zero in (
+            "tick_ms",
+            "prefetch_window_ms",
+            "read_ahead_indexes",
+            "max_delay_ms",
+            "fixed_delay_lookahead",
+        ):
             value = getattr(self, at_least_zero)
             if value < 0:
                 raise InvalidInput(at_least_zero, value, "give 0 or more")

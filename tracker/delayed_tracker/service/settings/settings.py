@@ -35,6 +35,8 @@ _MESSAGE_OVERHEAD_BYTES = 16 * 1024
 
 LOAD_INDEXES_MIN = 256
 """One read takes the segments that follow along until it has this many indexes: small segments would be many reads."""
+READ_AHEAD_INDEXES = 100_000
+"""A tracker reads ahead up to this many indexes, in 24 bytes each, which its buckets share, if all trackers have room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +119,7 @@ class Settings:
             max_num_buckets=self.pulsar.buckets_max,
             prefetch_window_ms=self.storage.prefetch_window_ms,
             load_indexes_min=LOAD_INDEXES_MIN,
+            read_ahead_indexes=READ_AHEAD_INDEXES,
             loads_in_flight_max=self.storage.tracker_operations_max,
             loaded_indexes_max=self.storage.loaded_indexes_max,
             max_delay_ms=self.pulsar.max_delay_ms,
