@@ -210,7 +210,7 @@ def check(brokers: Brokers, traffic: Traffic, disturbances: Disturbances) -> Non
     except TimeoutError:
         missing = sorted(wanted - {message.id for message in traffic.received()})
         pytest.fail(f"{traffic.topic} misses {len(missing)}, {missing[:5]}; {state(brokers, traffic)}")
-    received = traffic.received()
+    received = sorted(traffic.received(), key=lambda message: message.received_ms)
     # A producer that does not hear that a message was stored sends it again.
     assert [m for m in received if m.id not in wanted and not disturbances.explain(m.published_ms)] == []
     assert [message for message in received if message.late_ms < -TICK_MS] == []
