@@ -39,15 +39,17 @@ class EntryReads:
         self._loop = asyncio.get_running_loop()
         self._avoided_until: dict[str, float] = {}
 
-    def begin(self, entry_id: int, bookies: Sequence[str]) -> "EntryRead":
+    def begin(self, entry_id: int, bookies: Sequence[str], *, last: str = "") -> "EntryRead":
         """Ask for an entry, and return the read, which must be awaited or cancelled.
 
         Args:
             entry_id: from 0.
             bookies: ensemble of the entry.
+            last: one that is asked after the others; empty for none.
         """
         is_recovery, quorums = self._fence_key is not None, self.access.quorums
-        search = ReplicaSearch(quorums, entry_id, avoided=self._avoided(bookies), is_recovery=is_recovery)
+        avoided = self._avoided(bookies) | (1 << bookies.index(last) if last in bookies else 0)
+        search = ReplicaSearch(quorums, entry_id, avoided=avoided, is_recovery=is_recovery)
         read = EntryRead(
             self, read_request(self.access.ledger_id, entry_id, fence_key=self._fence_key), bookies, search
         )

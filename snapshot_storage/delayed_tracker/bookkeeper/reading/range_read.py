@@ -27,7 +27,7 @@ class RangeRead:
     def __init__(self, access: LedgerAccess, first: int, bookies: Sequence[str]) -> None:
         self._access = access
         self._first = first
-        self._bookies = bookies
+        self._bookies = list(bookies)
         self.failing: set[str] = set()
         """Bookies that gave an error instead of a reply, or took too long."""
         self.is_over = False
@@ -49,7 +49,13 @@ class RangeRead:
             for number in numbers:
                 self.failed(number)
         except TooManyInFlight:  # one by one they wait for room
+            for number in numbers:
+                self._bookies[number] = ""
             self._unanswered.difference_update(numbers)
+
+    def bookie_of(self, number: int) -> str:
+        """Return the bookie that was asked for an entry; empty if none was."""
+        return self._bookies[number]
 
     def take(self, number: int) -> Entry | None:
         """Return an entry by its place in the range, once; None if it has not come, or not right."""

@@ -35,7 +35,8 @@ class _BegunRange(NamedTuple):
     first: int
     entry_count: int
     version: int
-    read: RangeRead
+    read: RangeRead | EntryRead
+    """A single entry is read as such."""
 
 
 class LedgerReader:
@@ -168,26 +169,30 @@ class LedgerReader:
         last = self.last_confirmed
         return None if last < 0 else await self._finish(self._begin(last))
 
-    def _begin(self, entry_id: int) -> _Begun:
+    def _begin(self, entry_id: int, *, last: str = "") -> _Begun:
         bookies = self.metadata.bookies_of(entry_id)
-        return _Begun(entry_id, self._current.version, self._reads.begin(entry_id, bookies))
+        return _Begun(entry_id, self._current.version, self._reads.begin(entry_id, bookies, last=last))
 
     def _begin_range(self, first: int, count: int) -> _BegunRange:
-        metadata = self.metadata
+        metadata, bookies = self.metadata, self.metadata.bookies_of(first)
         count = min(count, metadata.entries_with(first))
-        read = self._reads.begin_range(first, count, metadata.bookies_of(first))
+        read = self._reads.begin_range(first, count, bookies) if count > 1 else self._reads.begin(first, bookies)
         return _BegunRange(first, count, self._current.version, read)
 
     async def _entries_of(self, begun: _BegunRange) -> AsyncGenerator[Entry, None]:
         """Yield the entries of a range. Those that do not come at once are read again, from their other bookies too."""
+        read = begun.read
+        if isinstance(read, EntryRead):
+            yield await self._finish(_Begun(begun.first, begun.version, read))
+            return
         again: dict[int, _Begun] = {}
         try:
             for number in range(begun.entry_count):
-                entry = begun.read.take(number) or await self._reads.late_entry(begun.read, number)
+                entry = read.take(number) or await self._reads.late_entry(read, number)
                 if entry is None:
-                    for failed in begun.read.failed_from(number):
+                    for failed in read.failed_from(number):
                         if failed not in again:
-                            again[failed] = self._begin(begun.first + failed)
+                            again[failed] = self._begin(begun.first + failed, last=read.bookie_of(failed))
                     entry = await self._finish(again.pop(number))
                 yield entry
         finally:

@@ -28,6 +28,7 @@ from delayed_tracker.core.values.verb_results import BucketState
 
 _NO_BUCKET: Final = 2**63 - 1
 _GONE_PARTS_MAX: Final = 1_000
+_LEDGERS_FEW: Final = 32
 _NOTHING_GONE: Final[list[PositionColumns]] = []  # shared by trackers that wait: nothing is appended to it
 _SETTLE_BLOCK = 64
 
@@ -38,6 +39,7 @@ class TrackerState:
     __slots__ = (
         "_checked_head",
         "_gone",
+        "_gone_ledger_max",
         "_least_sealed",
         "copies",
         "counters",
@@ -95,6 +97,7 @@ class TrackerState:
         self._gone: list[PositionColumns] = _NOTHING_GONE
         self.gone_count = 0
         """Positions whose bits wait to be cleared."""
+        self._gone_ledger_max = 0
         self._checked_head: tuple[int, int] | None = None
         self._least_sealed = _NO_BUCKET
         """Positions of the smallest bucket that is not open, as of the last time when bits were cleared, or fewer."""
@@ -253,15 +256,23 @@ class TrackerState:
             self._gone = []
         self._gone.append(positions)
         self.gone_count += len(positions)
+        self._gone_ledger_max = max(self._gone_ledger_max, int(positions.ledger_id.max()))
         self.counters.tracked -= len(positions)
 
     @property
-    def may_be_drained(self) -> bool:
-        """True if the positions whose bits wait to be cleared may be all of some bucket, whose snapshot can go then.
+    def should_settle(self) -> bool:
+        """True if bits that wait should be cleared soon.
 
-        Also if they came in so many parts that these take more memory than the bits.
+        That is so if they may be all of some bucket, whose snapshot can go then, or in a bucket that no snapshot has, where
+        they count as unstored until then; also if they came in so many parts that these take more memory than the bits.
         """
-        return self.gone_count >= self._least_sealed or len(self._gone) > _GONE_PARTS_MAX
+        if not self.gone_count:
+            return False
+        if self.gone_count >= self._least_sealed or len(self._gone) > _GONE_PARTS_MAX or self.sealing_count:
+            return True
+        ledgers = self.mutable.ledgers
+        in_mutable = bool(ledgers) and (len(ledgers) > _LEDGERS_FEW or self._gone_ledger_max >= min(ledgers))
+        return in_mutable or bool(self.late.bits)
 
     @property
     def is_settled(self) -> bool:
@@ -287,7 +298,7 @@ class TrackerState:
         self._checked_head = None
         if not self._gone:
             return
-        gone, self._gone, self.gone_count = self._gone, _NOTHING_GONE, 0
+        gone, self._gone, self.gone_count, self._gone_ledger_max = self._gone, _NOTHING_GONE, 0, 0
         positions = PositionColumns.concat(gone)
         count, buckets = self.members.forget(positions)
         assert count == len(positions)

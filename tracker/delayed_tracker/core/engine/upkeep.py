@@ -9,7 +9,7 @@ from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.values.instant import Instant, Wakeup, earliest
 
 _SETTLE_AFTER_MS = 1_000
-"""Consumed positions keep their bits for at most this long if a bucket may be empty without them."""
+"""Consumed positions keep their bits for at most this long if that keeps a snapshot, or room of what is not stored."""
 _PAUSE_WINDOWS = 2
 """After so many prefetch windows without a take bits are cleared, and rows that were merged ahead put away."""
 _GONE_MAX = 16_384
@@ -26,7 +26,7 @@ class Upkeep:
         self._lifecycle = lifecycle
         self._merger = merger
         self._settle_at_ms: int | None = None
-        """In elapsed time; None if no bits wait that may empty a bucket."""
+        """In elapsed time; None if no bits wait that matter."""
         self._pause_ends_ms: int | None = None
         """In elapsed time, or earlier, if rows were taken since; None if all is settled."""
         self._taken_ms = 0
@@ -54,12 +54,12 @@ class Upkeep:
         state = self._state
         if not state.heap.ready:
             state.heap.put_ready_away()
-            if state.may_be_drained and not state.leases.leased_count:
+            if state.should_settle and not state.leases.leased_count:
                 self.settled()
         if state.gone_count >= _GONE_MAX:
             self._lifecycle.clear_gone_bits()
         if state.gone_count or state.heap.ready is not None:
-            if self._settle_at_ms is None and state.may_be_drained:
+            if self._settle_at_ms is None and state.should_settle:
                 self._settle_at_ms = now.elapsed_ms + _SETTLE_AFTER_MS
             self._taken_ms = now.elapsed_ms
             if self._pause_ends_ms is None:
