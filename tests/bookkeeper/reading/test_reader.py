@@ -172,7 +172,7 @@ async def test_a_failure_ends_the_entries_and_nothing_stays_in_flight(
         reader = await client.open(LEDGER)
         entries = reader.entries()
         assert [(await anext(entries)).entry_id for _ in range(50)] == list(range(50))
-        with pytest.raises(LedgerUnreadable, match="entry 77:50: .*bookie c answers IO_ERROR"):
+        with pytest.raises(LedgerUnreadable, match=r"entry 77:50: .*bookie c answers IO_ERROR"):
             await anext(entries)
         # Withdrawn requests are answered all the same.
         assert (await reader.read(99, 99))[0].entry_id == 99
