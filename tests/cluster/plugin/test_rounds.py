@@ -29,7 +29,7 @@ from tests.cluster.pulsar.servers.java_clients import (
 )
 
 # Two to four minutes each, nearly all of it waiting.
-pytestmark = pytest.mark.timeout(1_800)
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(1_800)]
 
 MESSAGES: Final = 20_000
 LONGEST_DELAY_MS: Final = 25_000
@@ -160,9 +160,7 @@ class Disturbances:
             brokers.second.admin.unload(traffic.topic)
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.long if seed <= 3 else pytest.mark.deep) for seed in range(1, 31)]
-)
+@pytest.mark.parametrize("seed", range(1, 31))
 def test_nothing_is_lost_or_early(brokers: Brokers, seed: int):
     """Shared, Key_Shared and partitioned topics; each round kills and freezes others at other times."""
     dice = random.Random(seed)
