@@ -16,6 +16,8 @@ import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.pulsar.broker.delayed.bucket.RecoverDelayedDeliveryTrackerException;
 import org.apache.pulsar.broker.service.BrokerService;
+import org.apache.pulsar.broker.service.Consumer;
+import org.apache.pulsar.broker.service.PendingAcksMap;
 import org.apache.pulsar.broker.service.Topic;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
 import org.apache.pulsar.common.naming.TopicName;
@@ -39,6 +41,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
     private final TrackerSession session;
     private final BucketImport buckets;
     private final LongAdder pauses = new LongAdder();
+    private final LongAdder repeats = new LongAdder();
     private volatile boolean paused;
     private volatile boolean closed;
 
@@ -66,6 +69,10 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
             return false;
         }
         if (deliverAt <= getCutoffTime()) {
+            if (isHandled(ledgerId, entryId)) {
+                repeats.increment();
+                return true;
+            }
             if (index.deliver(ledgerId, entryId)) {
                 session.taken();
             }
@@ -78,6 +85,22 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
             }
         }
         return true;
+    }
+
+    /**
+     * Returns whether a consumer has the message, or has acknowledged it.
+     *
+     * <p>A dispatcher whose normal read ends just before a replay is free to read again as soon as it has sent what the former
+     * read, and then replays what it has replayed, but not sent yet. It asks here before it sends a message.
+     */
+    private boolean isHandled(long ledgerId, long entryId) {
+        for (Consumer consumer : dispatcher.getConsumers()) {
+            PendingAcksMap pending = consumer.getPendingAcks();
+            if (pending != null && pending.contains(ledgerId, entryId)) {
+                return true;
+            }
+        }
+        return dispatcher.getCursor().isMessageDeleted(PositionFactory.create(ledgerId, entryId));
     }
 
     @Override
@@ -174,6 +197,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
         put(metrics, "pulsar_delayed_tracker_round_trips_total", session.calls());
         put(metrics, "pulsar_delayed_tracker_reconnects_total", session.reopenings());
         put(metrics, "pulsar_delayed_tracker_pauses_total", pauses.sum());
+        put(metrics, "pulsar_delayed_tracker_repeats_total", repeats.sum());
         put(metrics, "pulsar_delayed_tracker_connected", session.isReady() ? 1 : 0);
         return metrics;
     }
