@@ -12,7 +12,7 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from delayed_tracker.service.clock import ManualClock
-from delayed_tracker.service.http.connections import HttpLimits
+from delayed_tracker.service.http.connections import HttpConnections, HttpLimits
 from tests.service.harness.raw_http import LIVE, rest_of, serving
 from tests.service.harness.shell import until
 
@@ -145,6 +145,24 @@ async def test_at_the_bound_what_is_being_answered_stays():
             writer.close()
         await until(lambda: port.open_count == 0)
         assert (await port.answer_to(b"GET /slow HTTP/1.0\r\n\r\n")).endswith(b"done")
+
+
+async def test_a_connection_that_comes_while_accepting_ends_is_reset():
+    """The event loop reports it in the turn in which the acceptor is cancelled; nobody holds it, and no error is logged."""
+    loop, failures = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: failures.append(context))
+    listener = socket.create_server(("127.0.0.1", 0))
+    connections = HttpConnections(listener, ManualClock(), LATE)
+    accepting = asyncio.create_task(connections.accept(lambda: pytest.fail("a connection is served")))
+    await asyncio.sleep(0)
+    with socket.create_connection(listener.getsockname()) as client:
+        loop.call_soon(accepting.cancel)
+        await asyncio.wait([accepting])
+        connections.close()
+        client.settimeout(10)
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+    assert failures == []
 
 
 async def test_a_process_without_descriptors_accepts_again_when_there_are_some():

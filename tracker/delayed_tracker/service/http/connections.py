@@ -171,7 +171,7 @@ class HttpConnections:
         self._listener.listen(_BACKLOG)
         while True:
             try:
-                accepted, _ = await loop.sock_accept(self._listener)
+                accepted = await self._next()
             except ConnectionAbortedError:
                 continue
             except OSError as error:
@@ -191,6 +191,21 @@ class HttpConnections:
                 with contextlib.closing(accepted), contextlib.suppress(OSError):
                     accepted.send(_BUSY)
             await asyncio.sleep(0)
+
+    async def _next(self) -> socket.socket:
+        """Return the next connection. asyncio's ``sock_accept`` loses one that comes while its caller is cancelled."""
+        loop, descriptor = asyncio.get_running_loop(), self._listener.fileno()
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                accepted, _ = self._listener.accept()
+                accepted.setblocking(False)
+                return accepted
+            comes = asyncio.Event()
+            loop.add_reader(descriptor, comes.set)
+            try:
+                await comes.wait()
+            finally:
+                loop.remove_reader(descriptor)
 
     async def _shake_hands(
         self, connect: Callable[[], BoundedConnection], accepted: socket.socket, context: ssl.SSLContext
