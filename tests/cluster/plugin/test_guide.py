@@ -91,7 +91,8 @@ def reader(cluster: Cluster, tmp_path: Path, installed: Installation) -> Iterato
         settings = {**SETTINGS, **lines, "delayedTrackerServiceAddresses": service.address}
         broker = Broker(cluster, tmp_path, java, settings, [plugin_jar()])
         running.callback(lambda: service.process.running and service.process.kill())
-        running.callback(broker.abandon)
+        # Its session with ZooKeeper would outlive it, and others would be sent to it for its topics.
+        running.callback(lambda: broker.process.running and broker.kill())
         yield Reader(broker, service, plugin_commands())
 
 

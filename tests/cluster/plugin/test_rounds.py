@@ -66,7 +66,7 @@ def brokers(installed: Installation, cluster: Cluster, tmp_path_factory: pytest.
             second.start()
             yield Brokers(installed, second, clients_of_both(java, installed.broker, second))
         finally:
-            second.abandon()
+            second.stop()  # killed, it would own its topics for some time
 
 
 def clients_of_both(java: JavaClients, first: Broker, second: Broker) -> BrokerClients:
