@@ -22,7 +22,7 @@ DUE_AFTER_MS: Final = 600_000
 BUCKET_MS: Final = 300
 """About the time that the import of one bucket takes, with all of its steps."""
 TWICE_MAX: Final = 1_000
-"""What a consumer has in its hands when it loses its connection comes again: the size of its queue."""
+"""Messages that may come twice: a consumer that loses its connection gets again what its queue had."""
 
 
 def test_nothing_is_lost_when_a_take_over_is_killed_at_any_step(installed: Installation):

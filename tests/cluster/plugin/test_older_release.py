@@ -29,6 +29,7 @@ def older(tmp_path: Path) -> Iterator[Installation]:
     pom = tmp_path / "pom.xml"
     told = BROKER_POM.read_text(encoding="utf-8")
     pom.write_text(re.sub("<pulsar.version>.*</pulsar.version>", f"<pulsar.version>{RELEASE}</pulsar.version>", told))
+    (tmp_path / "cluster").mkdir()
     try:
         with running_java_clients() as java, running_cluster(tmp_path / "cluster", 2) as cluster:
             installed = Installation(cluster, tmp_path / "plugin", java, plugin_jar(LINE), pom=pom)
