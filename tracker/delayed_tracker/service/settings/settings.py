@@ -35,7 +35,7 @@ _MESSAGE_OVERHEAD_BYTES = 16 * 1024
 
 LOAD_INDEXES_MIN = 256
 """One read takes the segments that follow along until it has this many indexes: small segments would be many reads."""
-READ_AHEAD_INDEXES = 100_000
+READ_AHEAD_INDEXES = 400_000
 """A tracker reads ahead up to this many indexes, in 24 bytes each, which its buckets share, if all trackers have room."""
 
 
