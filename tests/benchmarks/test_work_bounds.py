@@ -16,7 +16,18 @@ from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.values.columns import IndexColumns, Position
 from delayed_tracker.core.values.limits import TrackerLimits
 from tests.benchmarks.inputs.hosted import hosted_over
-from tests.benchmarks.inputs.shapes import ALL_DUE, ALL_DUE_MS, BATCH, NOW, NOW_MS, WEEK_MS, Shape, batches, offered
+from tests.benchmarks.inputs.shapes import (
+    ALL_DUE,
+    ALL_DUE_MS,
+    BATCH,
+    HOUR_MS,
+    NOW,
+    NOW_MS,
+    WEEK_MS,
+    Shape,
+    batches,
+    offered,
+)
 from tests.benchmarks.work import CountingStorage, StorageWork, Work, work_of
 from tests.core.harness.shell import Shell
 from tests.service.harness.shell import InlineExecutor, until
@@ -30,6 +41,26 @@ COUNT = 100_000
 BUCKET = 50_000
 WEEK = offered(Shape.WEEK, COUNT, per_ledger=BUCKET)
 PARTS = batches(WEEK)
+
+
+BUCKETS = 20
+"""Buckets of the tests in which a week passes."""
+
+
+def week_in_buckets(count: int) -> list[IndexColumns]:
+    """Return so many rows over a week, each bucket's in a ledger of its own."""
+    return [offered(Shape.WEEK, count // BUCKETS, per_ledger=COUNT, first_ledger=n, seed=n) for n in range(BUCKETS)]
+
+
+def loaded_shell(limits: TrackerLimits, parts: list[IndexColumns]) -> Shell:
+    """Return a tracker that has stored these rows, and has all of them in memory."""
+    shell = Shell(TrackerCore(limits), now_ms=NOW_MS)
+    for part in parts:
+        shell.core.add(received(part), shell.now)
+    shell.core.seal_mutable_bucket(shell.now)
+    shell.perform_all()
+    assert shell.core.stats().loaded_count == sum(map(len, parts))
+    return shell
 
 
 def within(work: object, bounds: object) -> None:
@@ -101,22 +132,13 @@ def test_work_of_popping_what_is_in_memory():
     """Popping in batches of 1,000 from two loaded sealed buckets keeps nothing."""
     limits = TrackerLimits(prefetch_window_ms=2 * WEEK_MS, loaded_indexes_max=2 * COUNT)
 
-    def loaded() -> TrackerCore:
-        shell = Shell(TrackerCore(limits), now_ms=NOW_MS)
-        for part in PARTS:
-            shell.core.add(received(part), shell.now)
-        shell.core.seal_mutable_bucket(shell.now)
-        shell.perform_all()
-        assert shell.core.stats().loaded_count == COUNT
-        return shell.core
-
     def drain(core: TrackerCore) -> None:
         while len(core.pop_due(BATCH, ALL_DUE, lease_ms=0).indexes):
             pass
         assert len(core) == 0
 
     within(
-        work_of(loaded, drain),
+        work_of(lambda: loaded_shell(limits, PARTS).core, drain),
         Work(
             python_calls=8_100,
             native_calls=5_200,
@@ -175,16 +197,12 @@ def test_work_of_a_whole_life():
         )
 
 
-BUCKETS = 20
-HOUR_MS = 3_600_000
-
-
 def test_reads_as_the_week_passes():
     """Polled each hour, twenty buckets are read by their share of what is read ahead, not once a poll.
 
     Of 100,000 rows 3,000 may be in memory ahead of their time, so each load takes 150 of the 5,000 in its bucket.
     """
-    parts = [offered(Shape.WEEK, COUNT // BUCKETS, per_ledger=COUNT, first_ledger=n, seed=n) for n in range(BUCKETS)]
+    parts = week_in_buckets(COUNT)
     due_ms = np.sort(np.concatenate([part.deliver_at_ms for part in parts]))
     limits = TrackerLimits(min_index_count_per_bucket=COUNT // BUCKETS, read_ahead_indexes=3_000)
 
@@ -210,15 +228,10 @@ def test_work_of_popping_as_the_week_passes():
     """A poll every five minutes takes what an earlier one has merged: one of twelve touches the twenty buckets."""
     count, step_ms = 20_000, 300_000
     limits = TrackerLimits(min_index_count_per_bucket=count // BUCKETS, prefetch_window_ms=2 * WEEK_MS)
-    parts = [offered(Shape.WEEK, count // BUCKETS, per_ledger=COUNT, first_ledger=n, seed=n) for n in range(BUCKETS)]
+    parts = week_in_buckets(count)
 
     def loaded() -> Shell:
-        shell = Shell(TrackerCore(limits), now_ms=NOW_MS)
-        for part in parts:
-            shell.core.add(received(part), shell.now)
-        shell.core.seal_mutable_bucket(shell.now)
-        shell.perform_all()
-        assert shell.core.stats().loaded_count == count
+        shell = loaded_shell(limits, parts)
         poll(shell, 60)  # what is merged ahead grows to an hour
         return shell
 

@@ -8,6 +8,7 @@ import numpy as np
 from delayed_tracker.core.values.columns import IndexColumns, PositionColumns, index_columns
 from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, READ_AHEAD_INDEXES
 from tests.benchmarks.inputs.scale import Scale
 
 NOW_MS = 1_700_000_000_000
@@ -62,7 +63,11 @@ def position_batches(indexes: IndexColumns) -> list[PositionColumns]:
 
 def default_limits(scale: Scale) -> TrackerLimits:
     """Return the service's defaults, with buckets of the scale's size."""
-    return TrackerLimits(min_index_count_per_bucket=scale.bucket, load_indexes_min=256, read_ahead_indexes=100_000)
+    return TrackerLimits(
+        min_index_count_per_bucket=scale.bucket,
+        load_indexes_min=LOAD_INDEXES_MIN,
+        read_ahead_indexes=READ_AHEAD_INDEXES,
+    )
 
 
 def buckets(shape: Shape, scale: Scale, count: int, *, every: int = 1) -> Iterator[IndexColumns]:

@@ -66,12 +66,16 @@ class LedgerMetadata:
 
     def bookies_of(self, entry_id: int) -> tuple[str, ...]:
         """Return the ensemble of an entry, from 0."""
-        return self.segments[bisect_right(self.segments, entry_id, key=lambda segment: segment[0]) - 1][1]
+        return self.segments[self._segments_through(entry_id) - 1][1]
 
     def entries_with(self, entry_id: int) -> int:
         """Return how many entries from this one on have the same ensemble: all that may follow, in the last segment."""
-        after = bisect_right(self.segments, entry_id, key=lambda segment: segment[0])
+        after = self._segments_through(entry_id)
         return self.segments[after][0] - entry_id if after < len(self.segments) else sys.maxsize
+
+    def _segments_through(self, entry_id: int) -> int:
+        """Return how many segments begin at or before an entry."""
+        return bisect_right(self.segments, entry_id, key=lambda segment: segment[0])
 
     def with_segment(self, first_entry_id: int, bookies: Sequence[str]) -> "LedgerMetadata":
         """Return the metadata with another ensemble from an entry on.

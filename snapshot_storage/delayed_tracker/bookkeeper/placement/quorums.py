@@ -39,6 +39,11 @@ class Quorums:
         """Return the bookies of an entry, the first one first."""
         return tuple((entry_id + number) % self.ensemble for number in range(self.write))
 
+    def in_order(self, entry_id: int, avoided: int) -> tuple[int, ...]:
+        """Return the bookies of an entry, the first one first and those to be avoided last."""
+        bookies = self.write_set(entry_id)
+        return tuple(sorted(bookies, key=lambda index: avoided >> index & 1)) if avoided else bookies
+
     def write_mask(self, entry_id: int) -> int:
         """Return the bookies of an entry as a set."""
         return _mask(self.write_set(entry_id))

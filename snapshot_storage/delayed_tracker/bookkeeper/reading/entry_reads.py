@@ -65,13 +65,10 @@ class EntryReads:
         """
         assert self._fence_key is None
         quorums, avoided = self.access.quorums, self._avoided(bookies)
-        chosen = []
-        for entry_id in range(first, first + count):
-            asked = entry_id % quorums.ensemble
-            if avoided >> asked & 1:
-                asked = min(quorums.write_set(entry_id), key=lambda index: avoided >> index & 1)
-            chosen.append(bookies[asked])
-        return RangeRead(self.access, first, chosen)
+        # Entries that are an ensemble's size apart have the same bookies.
+        period = range(first, first + min(count, quorums.ensemble))
+        asked = [bookies[quorums.in_order(entry_id, avoided)[0]] for entry_id in period]
+        return RangeRead(self.access, first, [asked[number % len(asked)] for number in range(count)])
 
     async def late_entry(self, read: RangeRead, number: int) -> Entry | None:
         """Wait for one entry of a range; return None if it is to be read by :meth:`begin`.

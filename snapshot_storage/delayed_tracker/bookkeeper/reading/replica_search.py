@@ -27,8 +27,7 @@ class ReplicaSearch:
     def __init__(self, quorums: Quorums, entry_id: int, *, avoided: int = 0, is_recovery: bool = False) -> None:
         self._quorums = quorums
         self._is_recovery = is_recovery
-        bookies = quorums.write_set(entry_id)
-        self._unasked = deque(sorted(bookies, key=lambda index: avoided >> index & 1) if avoided else bookies)
+        self._unasked = deque(quorums.in_order(entry_id, avoided))
         self._missing = 0
         self._failed = 0
 

@@ -90,11 +90,7 @@ class BookieConnection:
         """
         channel = self._channel_for(request)
         if not self.in_flight.try_take(request.frame_bytes):
-            raise TooManyInFlight(
-                f"bookie {self._bookie}: {self.in_flight.requests} requests of {self.in_flight.bytes} bytes are in"
-                f" flight, and in_flight_requests_max={self._settings.in_flight_requests_max} and"
-                f" in_flight_bytes_max={self._settings.in_flight_bytes_max}; wait for replies"
-            )
+            raise self._too_many()
         return channel.send(request, self._timeout_s(request))
 
     def send_all(self, requests: Sequence[Request], answers: Sequence[Answer]) -> None:
@@ -103,8 +99,8 @@ class BookieConnection:
         Raises: as :meth:`send`; nothing is sent.
         """
         channel = self._channel_for(max(requests, key=_frame_bytes))
-        if not self.in_flight.try_take_all(len(requests), sum(map(_frame_bytes, requests))):
-            raise TooManyInFlight(f"bookie {self._bookie}: there is no room for {len(requests)} requests more")
+        if not self.in_flight.try_take(sum(map(_frame_bytes, requests)), len(requests)):
+            raise self._too_many()
         channel.send_all(requests, answers, self._timeout_s(requests[0]))
 
     async def call(self, request: Request) -> Reply:
@@ -155,6 +151,13 @@ class BookieConnection:
         except BookKeeperError:
             self.in_flight.give(request.frame_bytes)
             raise
+
+    def _too_many(self) -> TooManyInFlight:
+        return TooManyInFlight(
+            f"bookie {self._bookie}: {self.in_flight.requests} requests of {self.in_flight.bytes} bytes are in"
+            f" flight, and in_flight_requests_max={self._settings.in_flight_requests_max} and"
+            f" in_flight_bytes_max={self._settings.in_flight_bytes_max}; wait for replies"
+        )
 
     def _timeout_s(self, request: Request) -> float:
         settings = self._settings

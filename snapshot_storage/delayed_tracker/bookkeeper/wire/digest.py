@@ -105,8 +105,9 @@ class Digest:
         """
         payload = self.payload_of(body)
         if payload is None:
+            asked = _asked(ledger_id, entry_id)
             raise DigestMismatch(
-                f"{_asked(ledger_id, entry_id)}: its {len(body)} bytes do not fit their {self.type.name} digest; read another replica, or"
+                f"{asked}: its {len(body)} bytes do not fit their {self.type.name} digest; read another replica, or"
                 " give the ledger's password and digest type"
             )
         found_ledger, found_entry, last_confirmed, length = BODY_HEADER.unpack_from(body)

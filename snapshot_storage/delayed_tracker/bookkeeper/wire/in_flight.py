@@ -19,19 +19,11 @@ class InFlight:
         self._bytes_max = bytes_max
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    def try_take(self, count: int) -> bool:
-        """Take room for a request of ``count`` bytes; return False if there is none, or others wait for it."""
-        if self._queue or not self._fits(count):
+    def try_take(self, count: int, requests: int = 1) -> bool:
+        """Take room for requests of ``count`` bytes in all; return False if there is none, or others wait for it."""
+        if self._queue or not self._fits(count, requests):
             return False
-        self._take(count)
-        return True
-
-    def try_take_all(self, requests: int, count: int) -> bool:
-        """Take room for several requests of ``count`` bytes in all; return False if there is not enough for all of them."""
-        if self._queue or self.requests + requests > self._requests_max or self.bytes + count > self._bytes_max:
-            return False
-        self.requests += requests
-        self.bytes += count
+        self._take(count, requests)
         return True
 
     def take_at_once(self, count: int) -> None:
@@ -67,9 +59,9 @@ class InFlight:
                 self._take(count)
                 turn.set_result(None)
 
-    def _fits(self, count: int) -> bool:
-        return self.requests < self._requests_max and self.bytes + count <= self._bytes_max
+    def _fits(self, count: int, requests: int = 1) -> bool:
+        return self.requests + requests <= self._requests_max and self.bytes + count <= self._bytes_max
 
-    def _take(self, count: int) -> None:
-        self.requests += 1
+    def _take(self, count: int, requests: int = 1) -> None:
+        self.requests += requests
         self.bytes += count

@@ -20,9 +20,9 @@ HEAD_BYTES_MAX: Final = LENGTH.size + 18
 _VERSION: Final = 3
 _HIGH_PRIORITY: Final = b"\x20\x64"
 _ADD_TAG: Final = b"\xaa\x06"
-_RECOVERY_ADD: Final = b"\xa0\x06\x01"
 _READ_TAG: Final = b"\xa2\x06"
-_FENCE: Final = b"\xa0\x06\x01"
+_FLAG: Final = b"\xa0\x06\x01"
+"""The only flag of an add and of a read: RECOVERY_ADD and FENCE_LEDGER."""
 _UNSIGNED: Final = 2**64 - 1
 
 
@@ -83,7 +83,7 @@ def add_request(
         is_recovery: whether the ledger is being recovered, so that its being fenced is no reason to refuse.
     """
     parts = (
-        _RECOVERY_ADD if is_recovery else b"",
+        _FLAG if is_recovery else b"",
         b"\x08" + varint(ledger_id),
         b"\x10" + varint(entry_id),
         b"\x1a" + varint(len(key)) + key,
@@ -106,7 +106,7 @@ def read_request(ledger_id: int, entry_id: int, *, fence_key: bytes | None = Non
     entry = varint(entry_id & _UNSIGNED)  # as protobuf's int64
     fields = b"".join((b"\x08", varint(ledger_id), b"\x10", entry))
     if fence_key is not None:
-        fields = b"".join((fields, b"\x1a", varint(len(fence_key)), fence_key, _FENCE))
+        fields = b"".join((fields, b"\x1a", varint(len(fence_key)), fence_key, _FLAG))
     content = b"".join((_READ_TAG, varint(len(fields)), fields))
     named = None if entry_id == LAST_ENTRY else entry_id
     return Request(Operation.READ_ENTRY, ledger_id, named, content, is_urgent=fence_key is not None)

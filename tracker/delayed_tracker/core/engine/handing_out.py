@@ -81,7 +81,7 @@ def _take_block(
     rows = state.heap.take_ready(cutoff_ms, count)
     if rows is not None:
         return rows
-    if state.heap.is_nothing_due(cutoff_ms):
+    if not state.heap.may_have_due(cutoff_ms):
         return None
     lifecycle.settle_bits()
     certain = state.every_copy_is_live(taken_count=sum(map(len, taken)))

@@ -2,10 +2,11 @@
 
 A row counts from the request to load it until it is handed out, dropped or leased. While there is room, any tracker
 reads what is nearly due, and with it more in one load while less than half of the maximum is held. When there is none,
-the trackers that want to read wait in the order of their first deadlines; the first of them gets room first. A tracker whose next row will be due before a load could end does not wait: it reads one segment,
-or as many as fit into a hundredth of the maximum, so that the rows of one tracker never stop another from handing out.
-Rows are therefore bounded by the maximum, plus that for each tracker with something due so soon in a snapshot, plus the
-rows that leases gave back after other trackers had taken the room.
+the trackers that want to read wait in the order of their first deadlines; the first of them gets room first. A tracker
+whose next row will be due before a load could end does not wait: it reads one segment, or as many as fit into a hundredth
+of the maximum, so that the rows of one tracker never stop another from handing out. Rows are therefore bounded by the
+maximum, plus that for each tracker with something due so soon in a snapshot, plus the rows that leases gave back after
+other trackers had taken the room.
 
 Room changes with the steps of all trackers. The owner of the trackers then wakes those of
 :meth:`LoadBudget.pop_waiting`.

@@ -58,7 +58,7 @@ class Upkeep:
                 self.settled()
         if state.gone_count >= _GONE_MAX:
             self._lifecycle.clear_gone_bits()
-        if state.gone_count or state.heap.ready is not None:
+        if not state.is_settled:
             if self._settle_at_ms is None and state.should_settle:
                 self._settle_at_ms = now.elapsed_ms + _SETTLE_AFTER_MS
             self._taken_ms = now.elapsed_ms

@@ -17,10 +17,11 @@ _RUNS_FEW = 4
 """Runs to collect before the first test that they are enough."""
 _STALE_SLACK = 64
 _AHEAD_MIN = 16_384
-_HORIZON_MIN_MS = 1_000
-_HORIZON_MAX_MS = 3_600_000
 _AHEAD_MAX = 65_536
 """Maximum of rows merged ahead: 32 bytes each while they wait."""
+_HORIZON_MIN_MS = 1_000
+_HORIZON_MAX_MS = 3_600_000
+"""Maximum of the time for which rows are merged before they are due."""
 
 
 _NO_RUNS: Final[dict[int, Run]] = {}  # shared by idle trackers, as is the next: the first entry replaces both
@@ -140,12 +141,12 @@ class RunHeap:
             return self.ready.head_ms if first is None else min(self.ready.head_ms, first.min_deliver_at_ms)
         return None if first is None else first.min_deliver_at_ms
 
-    def is_nothing_due(self, cutoff_ms: int) -> bool:
-        """Return True if no copy is due; False also if merged rows are used up, whose runs may hold more."""
+    def may_have_due(self, cutoff_ms: int) -> bool:
+        """Return True if a copy is due, or if merged rows are used up, whose runs may hold more."""
         if self.ready is not None and not self.ready:
-            return False
+            return True
         head_ms = self.head_ms
-        return head_ms is None or head_ms > cutoff_ms
+        return head_ms is not None and head_ms <= cutoff_ms
 
     def first(self) -> Run | None:
         """Return the run with the earliest head, or None; runs merged ahead are left out. Amortised O(log runs)."""
@@ -189,8 +190,7 @@ class RunHeap:
         Returns: False if no copy is due.
         """
         assert self.ready is None
-        first = self.first()
-        if first is None or first.min_deliver_at_ms > cutoff_ms:
+        if not self.may_have_due(cutoff_ms):
             return False
         target = max(count, self._ahead_count)
         horizon_ms = cutoff_ms + self._horizon_ms
