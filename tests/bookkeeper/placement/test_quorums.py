@@ -29,6 +29,20 @@ def test_entries_go_round(quorums):
 
 
 @pytest.mark.parametrize("quorums", SIZES, ids=str)
+def test_each_bookie_has_its_share_of_consecutive_entries(quorums):
+    for first, count in product(range(quorums.ensemble), range(1, 2 * quorums.ensemble + 1)):
+        shares = dict(quorums.shares(first, count))
+        entries = range(first, first + count)
+        expected = {
+            index: [entry_id for entry_id in entries if index in quorums.write_set(entry_id)]
+            for index in range(quorums.ensemble)
+        }
+        assert {index: [*share] for index, share in shares.items()} == {
+            index: share for index, share in expected.items() if share
+        }
+
+
+@pytest.mark.parametrize("quorums", SIZES, ids=str)
 def test_it_covers_if_any_ack_bookies_of_every_entry_include_one_that_answered(quorums):
     """The bookies that have not answered alone cannot have acknowledged anything."""
     for answered in range(2**quorums.ensemble):

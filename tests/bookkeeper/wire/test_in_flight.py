@@ -45,6 +45,23 @@ async def test_room_is_given_in_turn():
     assert (room.requests, room.bytes) == (2, 95)
 
 
+async def test_several_requests_take_their_room_together():
+    """They wait until there is room for all of them, and give it back as they like."""
+    room = InFlight(3, 100)
+    assert room.try_take(10, 2)
+    assert not room.try_take(10, 2)
+    waiting = asyncio.create_task(room.take(30, 3))
+    await settle()
+    room.give(5)
+    await settle()
+    assert not waiting.done()
+    room.give(5)
+    await waiting
+    assert (room.requests, room.bytes) == (3, 30)
+    room.give(30, 3)
+    assert (room.requests, room.bytes) == (0, 0)
+
+
 @pytest.mark.parametrize("is_granted", [False, True])
 async def test_who_leaves_takes_no_room(is_granted):
     """A waiting call that is cancelled, even just after it got its turn, leaves its room to the next one."""

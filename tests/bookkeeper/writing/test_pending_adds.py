@@ -12,8 +12,7 @@ THREE = ("a", "b", "c")
 
 def begun(quorums=(3, 2, 2), *, count=1, change_early=True):
     adds = PendingAdds(Quorums(*quorums), THREE[: quorums[0]], change_early=change_early)
-    for _ in range(count):
-        adds.add()
+    adds.add(count)
     return adds
 
 
@@ -46,7 +45,7 @@ def test_a_change_takes_back_what_the_replaced_bookie_stored():
     adds.failed(0, 1, "b")
     assert adds.to_replace() == {1}
     adds.begin_change()
-    assert adds.add() == (2, ())
+    assert not adds.add()
     assert sorted(adds.end_change(("a", "d", "c"))) == [(0, 1), (1, 1), (2, 0), (2, 2)]
     adds.stored(0, 0, "a")
     adds.stored(0, 1, "d")
@@ -147,8 +146,8 @@ class Bookies:
         )
         self.segments = [(0, self.adds.ensemble)]
 
-    def send(self, entry_id, indexes):
-        self.wire += [(entry_id, index, self.adds.ensemble[index]) for index in indexes]
+    def send(self, index, entry_ids):
+        self.wire += [(entry_id, index, self.adds.ensemble[index]) for entry_id in entry_ids]
 
     def deliver(self):
         """One bookie answers one request, or fails it."""
@@ -171,7 +170,7 @@ class Bookies:
                 self.segments.pop()
             self.segments.append((self.adds.first_entry_id, tuple(ensemble)))
             for entry_id, index in sends:
-                self.send(entry_id, [index])
+                self.send(index, [entry_id])
         elif failed:
             self.adds.begin_change()
 
@@ -191,7 +190,8 @@ def test_what_is_answered_is_stored_where_its_segment_says(seed):
     for _ in range(150):
         match bookies.random.randrange(5):
             case 0 | 1 if bookies.adds.next_entry_id < 40:
-                bookies.send(*bookies.adds.add())
+                for index, entry_ids in bookies.adds.add(bookies.random.choice([1, 1, 2, 5])):
+                    bookies.send(index, entry_ids)
             case 2 if bookies.wire:
                 bookies.deliver()
             case 3:

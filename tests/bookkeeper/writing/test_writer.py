@@ -357,6 +357,24 @@ async def test_a_writer_is_bounded_by_entries_and_bytes(setting_of):
         assert await asyncio.gather(*answers) == [5, 6, 7]
 
 
+@pytest.mark.parametrize("bounds", [{"pending_entries_max": 3}, {"pending_bytes_max": 2**17}])
+async def test_many_entries_wait_for_room_and_keep_their_order(setting_of, bounds):
+    """More than the writer may hold are sent part by part."""
+    bounds = {"in_flight_bytes_max": 2**17, "pending_bytes_max": 2**17, "frame_bytes_max": 2**16, **bounds}
+    async with setting_of(1, **bounds) as setting:
+        writer = await setting.create(1, 1, 1)
+        assert await writer.add_all([bytes([number]) * 20_000 for number in range(20)]) == 19
+        entries = setting.bookies["a"].entries
+        assert [entries[number][-1] for number in range(20)] == [*range(20)]
+        with pytest.raises(InvalidInput, match="payloads"):
+            await writer.add_all([])
+        with pytest.raises(EntryTooLarge, match="frame_bytes_max=65536"):
+            await writer.add_all([b"x", bytes(100_000)])
+        assert (writer.last_confirmed, writer.length) == (19, 400_000)
+        # Nothing of what was refused holds room.
+        assert await writer.add_all([bytes(60_000)] * 4) == 23
+
+
 async def test_adding_in_a_loop_leaves_the_event_loop_to_others(setting_of):
     """Adds that find room at once give others their turn now and then."""
     async with setting_of(1) as setting:

@@ -3,7 +3,7 @@
 A bookie is named by its index in the ensemble, from 0. Sets of bookies are bit masks: bit ``i`` is the bookie at index ``i``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from delayed_tracker.core.values.errors import InvalidInput
@@ -43,6 +43,17 @@ class Quorums:
         """Return the bookies of an entry, the first one first and those to be avoided last."""
         bookies = self.write_set(entry_id)
         return tuple(sorted(bookies, key=lambda index: avoided >> index & 1)) if avoided else bookies
+
+    def shares(self, first: int, count: int) -> Sequence[tuple[int, Sequence[int]]]:
+        """Return pairs of a bookie and its entries among ``count`` ones from ``first`` on, which are at least one."""
+        entries = range(first, first + count)
+        if count == 1 or self.write == self.ensemble:
+            return [(index, entries) for index in self.write_set(first)]
+        shares = (
+            (index, [entry_id for entry_id in entries if (index - entry_id) % self.ensemble < self.write])
+            for index in range(self.ensemble)
+        )
+        return [(index, share) for index, share in shares if share]
 
     def write_mask(self, entry_id: int) -> int:
         """Return the bookies of an entry as a set."""

@@ -25,7 +25,7 @@ from delayed_tracker.bookkeeper.stats import BookieCounters
 from delayed_tracker.bookkeeper.wire.frames import FrameInvalid, FrameReader
 from delayed_tracker.bookkeeper.wire.in_flight import InFlight
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status, parse_reply
-from delayed_tracker.bookkeeper.wire.requests import Operation, Request, start_tls_request
+from delayed_tracker.bookkeeper.wire.requests import OPERATION_NAMES, Operation, Request, start_tls_request
 
 WRITE_BUFFER_BYTES: Final = 256 * 1024
 """Bytes that the transport may hold before requests wait."""
@@ -126,8 +126,7 @@ class Channel(asyncio.BufferedProtocol):
     def send_all(self, requests: Sequence[Request], answers: Sequence[Answer], timeout_s: float) -> None:
         """Send requests as :meth:`send` does; each has its answer."""
         assert self.error is None
-        for request, answer in zip(requests, answers, strict=True):
-            self._unsent.append(self._begin(request, answer, timeout_s))
+        self._begin(requests, answers, timeout_s)
         if self._flushing is None:
             self._flushing = self._loop.call_soon(self._flush)
 
@@ -137,7 +136,8 @@ class Channel(asyncio.BufferedProtocol):
         request = start_tls_request()
         self._in_flight.take_at_once(request.frame_bytes)
         reply: asyncio.Future[Reply] = self._loop.create_future()
-        txn = self._begin(request, reply, timeout_s)
+        self._begin((request,), (reply,), timeout_s)
+        txn = self._unsent.pop()
         self._waiting[txn].written_at = self._loop.time()
         self._transport.write(request.head(txn))
         return reply
@@ -227,13 +227,13 @@ class Channel(asyncio.BufferedProtocol):
 
     # requests
 
-    def _begin(self, request: Request, reply: Answer, timeout_s: float) -> int:
-        txn = self._next_txn
-        self._next_txn += 1
+    def _begin(self, requests: Sequence[Request], answers: Sequence[Answer], timeout_s: float) -> None:
         now = self._loop.time()
-        self._waiting[txn] = _Waiting(request, reply, now, now + timeout_s)
+        for request, answer in zip(requests, answers, strict=True):
+            self._waiting[self._next_txn] = _Waiting(request, answer, now, now + timeout_s)
+            self._unsent.append(self._next_txn)
+            self._next_txn += 1
         self._set_timer(now + timeout_s)
-        return txn
 
     def _flush(self) -> None:
         """Write requests until there are none left or the transport has enough."""
@@ -243,6 +243,7 @@ class Channel(asyncio.BufferedProtocol):
         transport = self._transport
         if not self._is_open or transport is None:
             return
+        now = self._loop.time()
         joined: list[bytes] = []
         joined_bytes = 0
         while self._unsent and not self._is_paused and not transport.is_closing():
@@ -253,7 +254,7 @@ class Channel(asyncio.BufferedProtocol):
             if row.reply.cancelled():
                 self._release(txn)
                 continue
-            row.written_at = self._loop.time()
+            row.written_at = now
             request = row.request
             head = request.head(txn)
             if joined and joined_bytes + len(head) + len(request.payload) > _JOINED_BYTES_MAX:
@@ -290,8 +291,10 @@ class Channel(asyncio.BufferedProtocol):
             raise FrameInvalid(f"a reply to {reply.operation.name} of {reply.ledger_id}:{reply.entry_id} for {request}")
         self._release(reply.txn_id)
         received = len(reply.body or b"") + len(reply.lac_body or b"")
-        latency_s = self._loop.time() - row.sent_at
-        self._counters.answered(request.operation.name, reply.status_name, request.frame_bytes, received, latency_s)
+        latency_s = self._heard_at - row.sent_at
+        self._counters.answered(
+            OPERATION_NAMES[request.operation], reply.status_name, request.frame_bytes, received, latency_s
+        )
         if reply.operation is Operation.START_TLS:
             self._is_clear_over = reply.status == Status.OK
         else:
@@ -305,7 +308,7 @@ class Channel(asyncio.BufferedProtocol):
             row.reply.set_result(reply)
 
     def _fail(self, row: _Waiting, error: BookKeeperError) -> None:
-        self._counters.failed(row.request.operation.name, error.reason, row.request.frame_bytes)
+        self._counters.failed(OPERATION_NAMES[row.request.operation], error.reason, row.request.frame_bytes)
         if not row.reply.done():
             row.reply.set_exception(error)
 

@@ -17,7 +17,7 @@ class InFlight:
         self.bytes = 0
         self._requests_max = requests_max
         self._bytes_max = bytes_max
-        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._queue: deque[tuple[int, int, asyncio.Future[None]]] = deque()
 
     def try_take(self, count: int, requests: int = 1) -> bool:
         """Take room for requests of ``count`` bytes in all; return False if there is none, or others wait for it."""
@@ -28,40 +28,41 @@ class InFlight:
 
     def take_at_once(self, count: int) -> None:
         """Take room for a request that goes before all others, whether there is room or not."""
-        self._take(count)
+        self._take(count, 1)
 
-    async def take(self, count: int) -> None:
-        """Wait until there is room for a request of ``count`` bytes, after all who waited before, and take it."""
-        if self.try_take(count):
+    async def take(self, count: int, requests: int = 1) -> None:
+        """Wait until there is room for requests of ``count`` bytes in all, after all who waited before, and take it."""
+        if self.try_take(count, requests):
             return
         turn = asyncio.get_running_loop().create_future()
-        self._queue.append((count, turn))
+        self._queue.append((count, requests, turn))
         try:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._queue = deque(row for row in self._queue if row[1] is not turn)
+                self._queue = deque(row for row in self._queue if row[2] is not turn)
                 self._hand_on()
             else:
-                self.give(count)
+                self.give(count, requests)
             raise
 
-    def give(self, count: int) -> None:
-        """Return the room of a request of ``count`` bytes."""
-        self.requests -= 1
+    def give(self, count: int, requests: int = 1) -> None:
+        """Return the room of requests of ``count`` bytes in all."""
+        self.requests -= requests
         self.bytes -= count
-        self._hand_on()
+        if self._queue:
+            self._hand_on()
 
     def _hand_on(self) -> None:
-        while self._queue and self._fits(self._queue[0][0]):
-            count, turn = self._queue.popleft()
+        while self._queue and self._fits(*self._queue[0][:2]):
+            count, requests, turn = self._queue.popleft()
             if not turn.done():
-                self._take(count)
+                self._take(count, requests)
                 turn.set_result(None)
 
-    def _fits(self, count: int, requests: int = 1) -> bool:
+    def _fits(self, count: int, requests: int) -> bool:
         return self.requests + requests <= self._requests_max and self.bytes + count <= self._bytes_max
 
-    def _take(self, count: int, requests: int = 1) -> None:
+    def _take(self, count: int, requests: int) -> None:
         self.requests += requests
         self.bytes += count

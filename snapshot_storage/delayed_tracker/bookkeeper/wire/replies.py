@@ -37,6 +37,8 @@ class Status(IntEnum):
     UNKNOWN_LEDGER_STATE = 507
 
 
+# Looking up a member of an enumeration takes longer.
+_OPERATIONS: Final = {operation.value: operation for operation in Operation}
 _STATUS_NAMES: Final = {status.value: status.name for status in Status}
 
 
@@ -85,7 +87,7 @@ def parse_reply(message: bytes | memoryview) -> Reply:
     header = response.header
     if header.version != _VERSION:
         raise FrameInvalid(f"a reply of version {header.version}, where only {_VERSION} was asked for")
-    return _reply(response, Operation(header.operation), body)
+    return _reply(response, _OPERATIONS[header.operation], body)
 
 
 def _reply(response: pb.Response, operation: Operation, body: bytes | None) -> Reply:

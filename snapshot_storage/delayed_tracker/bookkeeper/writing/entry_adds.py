@@ -6,9 +6,8 @@ each change before an add is answered by the new bookies. Which adds are answere
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, Protocol
 
 from delayed_tracker.bookkeeper.errors import (
@@ -54,8 +53,10 @@ class _Add:
 
     entry_id: int
     length: int
+    """Payload bytes of the ledger up to this entry."""
     request: Request = field(repr=False)
-    answer: asyncio.Future[int]
+    answer: asyncio.Future[int] | None = None
+    """None if a later add answers for this one, too."""
     unsettled: int = 0
     """Bookies that have not replied."""
     is_answered: bool = False
@@ -126,27 +127,38 @@ class EntryAdds:
             EntryTooLarge: bookies do not take so many bytes; nothing is sent.
             BookKeeperError: ``failure``.
         """
+        return self.add_all((payload,))
+
+    def add_all(self, payloads: Sequence[bytes]) -> asyncio.Future[int]:
+        """Send the next entries as :meth:`add` does, all or none; return the future id of the last one.
+
+        It is answered when all of them are. Together they cost each bookie's connection one call.
+        """
         if self.failure is not None:
             raise self.failure.with_traceback(None)
-        entry_id, length = self._pending.next_entry_id, self._sent_length + len(payload)
-        sealed = self._digest.seal(self._ledger_id, entry_id, self.last_confirmed, length, payload)
-        request = add_request(self._ledger_id, entry_id, self._key, sealed, payload, is_recovery=self._is_recovery)
-        if request.frame_bytes > self._settings.frame_bytes_max:
-            raise EntryTooLarge(
-                f"payload: an entry of {len(payload)} bytes makes a frame of {request.frame_bytes}, and"
-                f" frame_bytes_max={self._settings.frame_bytes_max}; cut it into several entries"
-            )
-        _, indexes = self._pending.add()
+        first, length, confirmed = self._pending.next_entry_id, self._sent_length, self.last_confirmed
+        adds: list[_Add] = []
+        for entry_id, payload in enumerate(payloads, first):
+            length += len(payload)
+            sealed = self._digest.seal(self._ledger_id, entry_id, confirmed, length, payload)
+            request = add_request(self._ledger_id, entry_id, self._key, sealed, payload, is_recovery=self._is_recovery)
+            if request.frame_bytes > self._settings.frame_bytes_max:
+                raise EntryTooLarge(
+                    f"payload: an entry of {len(payload)} bytes makes a frame of {request.frame_bytes}, and"
+                    f" frame_bytes_max={self._settings.frame_bytes_max}; cut it into several entries"
+                )
+            adds.append(_Add(entry_id, length, request))
+        answer = adds[-1].answer = self._loop.create_future()
+        shares = self._pending.add(len(adds))
         self._sent_length = length
-        add = _Add(entry_id, length, request, self._loop.create_future())
-        self._adds.append(add)
-        for index in indexes:
-            self._send(add, index)
-        return add.answer
+        self._adds.extend(adds)
+        for index, share in shares:
+            self._send([adds[entry_id - first] for entry_id in share], index)
+        return answer
 
     async def until_answered(self) -> None:
         """Wait until all adds so far are answered, or have failed."""
-        answers = [add.answer for add in self._adds if not add.answer.done()]
+        answers = [add.answer for add in self._adds if add.answer is not None and not add.answer.done()]
         if answers:
             await asyncio.wait(answers)
 
@@ -169,7 +181,7 @@ class EntryAdds:
         if self._changing is not None and self._changing is not asyncio.current_task():
             self._changing.cancel()
         for add in self._adds:
-            if not add.answer.done():
+            if add.answer is not None and not add.answer.done():
                 add.answer.set_exception(error)
                 # Who dropped the future learns of it by the next call.
                 add.answer.exception()
@@ -191,53 +203,52 @@ class EntryAdds:
 
     # sending
 
-    def _send(self, add: _Add, index: int) -> None:
+    def _send(self, adds: Sequence[_Add], index: int) -> None:
         if self.failure is not None:
             return
         bookie = self._pending.ensemble[index]
-        reply: asyncio.Future[Reply]
+        places = [_Place(self, add, index, bookie) for add in adds]
         try:
             connection = self._connections.of(bookie)
             try:
-                reply = connection.send(add.request)
+                connection.send_all([add.request for add in adds], places)
             except TooManyInFlight:
                 # In turn, and within the time of an add: a bookie that is too slow for that has failed.
-                reply = self._loop.create_task(connection.call(add.request))
+                for place in places:
+                    self._loop.create_task(connection.call(place.add.request)).add_done_callback(place.take)
         except ClientClosed as error:
             self.end(error)
         except BookieUnavailable:
-            self._failed(add.entry_id, index, bookie)
+            for add in adds:
+                self._failed(add.entry_id, index, bookie)
         else:
-            add.unsettled += 1
-            reply.add_done_callback(partial(self._replied, add, index, bookie))
+            for add in adds:
+                add.unsettled += 1
 
-    def _replied(self, add: _Add, index: int, bookie: str, reply: asyncio.Future[Reply]) -> None:
+    def replied(self, place: "_Place", outcome: Reply | BookKeeperError) -> None:
+        """Note what a bookie has replied to an add, or the error that stands in its place."""
+        add = place.add
         add.unsettled -= 1
-        error = None if reply.cancelled() else reply.exception()
-        if self.failure is None:
-            self._note(add.entry_id, index, bookie, reply, error)
-        self._settle(add)
-
-    def _note(
-        self, entry_id: int, index: int, bookie: str, reply: asyncio.Future[Reply], error: BaseException | None
-    ) -> None:
         # What a bookie says that was replaced counts no more, not even that the ledger is fenced.
-        if self._pending.ensemble[index] != bookie:
-            return
-        if isinstance(error, ClientClosed):
-            self.end(error)
-        elif reply.cancelled() or isinstance(error, BookKeeperError):
+        if self.failure is None and self._pending.ensemble[place.index] == place.bookie:
+            self._note(add.entry_id, place.index, place.bookie, outcome)
+        if not add.unsettled:
+            self._settle(add)
+
+    def _note(self, entry_id: int, index: int, bookie: str, outcome: Reply | BookKeeperError) -> None:
+        if isinstance(outcome, ClientClosed):
+            self.end(outcome)
+        elif isinstance(outcome, BookKeeperError):
             self._failed(entry_id, index, bookie)
-        elif error is not None:
-            raise error
-        elif (status := reply.result().status) == Status.OK:
+        elif outcome.status == Status.OK:
             self._pending.stored(entry_id, index, bookie)
-            self._answer()
-        elif (refusal := self.refused(bookie, reply.result())) is not None:
+            if entry_id == self._pending.first_entry_id:
+                self._answer()
+        elif (refusal := self.refused(bookie, outcome)) is not None:
             self.end(refusal)
         else:
             # A recovery goes on without another bookie as long as the ack quorum is left.
-            is_read_only = status == Status.READ_ONLY and not self._is_recovery
+            is_read_only = outcome.status == Status.READ_ONLY and not self._is_recovery
             self._failed(entry_id, index, bookie, is_read_only=is_read_only)
 
     def _answer(self) -> None:
@@ -245,7 +256,7 @@ class EntryAdds:
             add = self._adds.popleft()
             add.is_answered = True
             self.length = add.length
-            if not add.answer.done():
+            if add.answer is not None and not add.answer.done():
                 add.answer.set_result(add.entry_id)
             self._settle(add)
 
@@ -301,6 +312,41 @@ class EntryAdds:
         self._answer()
         for count, (entry_id, index) in enumerate(sends, start=1):
             # Also those that are answered now: the segment says that the new bookie has them.
-            self._send(adds[entry_id], index)
+            self._send((adds[entry_id],), index)
             if not count % _SENDS_AT_ONCE:
                 await asyncio.sleep(0)
+
+
+class _Place:
+    """Takes what one bookie replies to one add."""
+
+    __slots__ = ("_adds", "add", "bookie", "index")
+
+    def __init__(self, adds: EntryAdds, add: _Add, index: int, bookie: str) -> None:
+        self._adds = adds
+        self.add = add
+        self.index = index
+        self.bookie = bookie
+
+    def done(self) -> bool:
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+    def set_result(self, result: Reply, /) -> None:
+        self._adds.replied(self, result)
+
+    def set_exception(self, exception: BookKeeperError, /) -> None:
+        self._adds.replied(self, exception)
+
+    def take(self, called: asyncio.Task[Reply]) -> None:
+        """Take the reply, or the error, of a request that waited for room."""
+        if called.cancelled():
+            self.set_exception(BookieUnavailable(self.bookie, "the request was withdrawn; it was not sent"))
+        elif (error := called.exception()) is None:
+            self.set_result(called.result())
+        elif isinstance(error, BookKeeperError):
+            self.set_exception(error)
+        else:
+            raise error

@@ -56,11 +56,14 @@ class PendingAdds:
         """The entry of the next add."""
         return self.first_entry_id + len(self._adds)
 
-    def add(self) -> tuple[int, tuple[int, ...]]:
-        """Begin the next add; return its entry, and the bookies to send it to: none while the ensemble changes."""
-        entry_id = self.next_entry_id
-        self._adds.append(_Pending(is_sent=not self.is_changing))
-        return entry_id, () if self.is_changing else self._quorums.write_set(entry_id)
+    def add(self, count: int = 1) -> Sequence[tuple[int, Sequence[int]]]:
+        """Begin the next adds; return what to send: pairs of a bookie's index and its entries among them.
+
+        Nothing is sent while the ensemble changes.
+        """
+        first, is_sent = self.next_entry_id, not self.is_changing
+        self._adds.extend(_Pending(is_sent=is_sent) for _ in range(count))
+        return self._quorums.shares(first, count) if is_sent else ()
 
     def stored(self, entry_id: int, index: int, bookie: str) -> None:
         """Note that a bookie has stored an entry. What a bookie says that is no longer at this index does not count."""

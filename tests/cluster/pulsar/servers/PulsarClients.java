@@ -58,6 +58,8 @@ public final class PulsarClients {
     private static final int PENDING = 1_000;
     // Long enough for a busy machine.
     private static final int TIMEOUT_S = 120;
+    /** A broker that has lost its session may leave a lookup without an answer: the client asks again. */
+    private static final int OPERATION_TIMEOUT_S = 30;
     private static final Map<String, PulsarClient> CLIENTS = new HashMap<>();
     private static final Map<String, Producer<byte[]>> PRODUCERS = new HashMap<>();
     private static final Map<Integer, Receiver> CONSUMERS = new HashMap<>();
@@ -214,7 +216,8 @@ public final class PulsarClients {
 
     private static ClientBuilder builder(String url) {
         return PulsarClient.builder().serviceUrl(url)
-            .operationTimeout(TIMEOUT_S, TimeUnit.SECONDS).connectionTimeout(TIMEOUT_S, TimeUnit.SECONDS);
+            .operationTimeout(OPERATION_TIMEOUT_S, TimeUnit.SECONDS).lookupTimeout(TIMEOUT_S, TimeUnit.SECONDS)
+            .connectionTimeout(TIMEOUT_S, TimeUnit.SECONDS);
     }
 
     private static Producer<byte[]> producer(JsonObject request) throws Exception {

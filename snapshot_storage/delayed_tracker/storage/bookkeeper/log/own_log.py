@@ -102,8 +102,7 @@ class OwnLog:
             await self.end_current()
 
     async def _add(self, current: _Current, entries: Sequence[LogEntry]) -> None:
-        added = [await current.writer.begin_add(entry.octets) for entry in entries]
-        await asyncio.gather(*added)
+        await current.writer.add_all([entry.octets for entry in entries])
         for entry in entries:
             current.applied += 1
             current.size_bytes += len(entry.octets)
