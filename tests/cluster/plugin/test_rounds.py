@@ -29,8 +29,9 @@ from tests.cluster.pulsar.servers.java_clients import (
 )
 
 # Two to four minutes each, nearly all of it waiting.
-pytestmark = [pytest.mark.deep, pytest.mark.timeout(1_800)]
+pytestmark = pytest.mark.timeout(1_800)
 
+CI_ROUNDS: Final = 3
 MESSAGES: Final = 20_000
 LONGEST_DELAY_MS: Final = 25_000
 PER_SECOND: Final = 250
@@ -160,7 +161,10 @@ class Disturbances:
             brokers.second.admin.unload(traffic.topic)
 
 
-@pytest.mark.parametrize("seed", range(1, 31))
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=pytest.mark.long if seed <= CI_ROUNDS else pytest.mark.deep) for seed in range(1, 31)],
+)
 def test_nothing_is_lost_or_early(brokers: Brokers, seed: int):
     """Shared, Key_Shared and partitioned topics; each round kills and freezes others at other times."""
     dice = random.Random(seed)
