@@ -17,6 +17,7 @@ from delayed_tracker.bookkeeper.errors import BookKeeperError, NotOurs
 from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
 from delayed_tracker.bookkeeper.wire.digest import DigestType
+from delayed_tracker.bookkeeper.writing.streaming import add_stream
 from delayed_tracker.cluster.address import Cluster
 from delayed_tracker.cluster.cursor_node import BUCKET_PREFIX
 from delayed_tracker.ledger.metadata.managed_ledger import ManagedLedger
@@ -119,13 +120,7 @@ async def create_bucket_ledger(
     )
     finished = False
     try:
-        first = True
-        async for entry in entries:
-            if first:
-                await writer.add(entry)
-                first = False
-            else:
-                await writer.begin_add(entry)
+        await add_stream(writer, entries)
         await writer.close()
         finished = True
     finally:

@@ -23,6 +23,7 @@ from delayed_tracker.bookkeeper.metadata.zookeeper import Create, Delete, ZooKee
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.wire.digest import Digest, DigestType, master_key
 from delayed_tracker.bookkeeper.wire.replies import Status
+from delayed_tracker.bookkeeper.writing.streaming import add_stream
 from delayed_tracker.core.values.errors import InvalidInput
 from tests.bookkeeper.model_bookie import ModelBookie, serving
 from tests.bookkeeper.servers.cluster import ZooKeeperServer
@@ -446,3 +447,33 @@ async def test_a_client_that_closes_ends_its_writers(setting_of):
         assert (await setting.store.read(writer.ledger_id)).metadata.state is LedgerState.OPEN
         for bookie in setting.bookies.values():
             bookie.passing.set()
+
+
+async def test_a_stream_is_sent_in_parts_and_in_order(setting_of):
+    """Small entries go together, and a large one ends what is held back."""
+    sizes = [3, *([5] * 130), 2**20, 7, 7]
+
+    async def entries():
+        for number, size in enumerate(sizes):
+            yield number.to_bytes(4, "big") + bytes(size)
+
+    async with setting_of(1) as setting:
+        writer = await setting.create(1, 1, 1)
+        await add_stream(writer, entries())
+        closed = await writer.close()
+        assert (closed.last_entry_id, writer.length) == (len(sizes) - 1, sum(sizes) + 4 * len(sizes))
+        stored = setting.bookies["a"].entries
+        assert [stored[number].find(number.to_bytes(4, "big") + bytes(3), 36) for number in range(len(sizes))] == [
+            36
+        ] * len(sizes)
+
+
+async def test_an_empty_stream_adds_nothing(setting_of):
+    async def entries():
+        for payload in ():
+            yield payload
+
+    async with setting_of(1) as setting:
+        writer = await setting.create(1, 1, 1)
+        await add_stream(writer, entries())
+        assert (await writer.close()).last_entry_id == -1

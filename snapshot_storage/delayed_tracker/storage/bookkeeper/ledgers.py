@@ -17,6 +17,7 @@ from delayed_tracker.bookkeeper.errors import (
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound, NodeMissing
 from delayed_tracker.bookkeeper.metadata.zookeeper import Create, Delete
 from delayed_tracker.bookkeeper.reading.reader import LedgerReader
+from delayed_tracker.bookkeeper.writing.streaming import add_stream
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
 from delayed_tracker.storage.bookkeeper.connecting import create_ledger
 from delayed_tracker.storage.bookkeeper.kept_readers import KeptReaders
@@ -86,7 +87,7 @@ class TrackerLedgers:
             registration = Registration(folder, writer.ledger_id, epoch, kind, self._instance)
             finished = False
             try:
-                await _add_all(writer, entries)
+                await add_stream(writer, entries)
                 opened, closed = registration.open_node(self._url.root), registration.closed_node(self._url.root)
                 await writer.close([Delete(opened), Create(closed)])
                 finished = True
@@ -210,14 +211,3 @@ class TrackerLedgers:
             return await self._client.zookeeper.children(f"{self._url.root}/{path}")
         except NodeMissing:
             return []
-
-
-async def _add_all(writer: LedgerWriter, entries: AsyncIterable[bytes]) -> None:
-    """Add entries in order; the writer waits while too much is on its way, and its close waits for the rest."""
-    first = True
-    async for entry in entries:
-        if first:
-            await writer.add(entry)
-            first = False
-        else:
-            await writer.begin_add(entry)

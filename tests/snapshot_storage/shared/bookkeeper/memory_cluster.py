@@ -301,6 +301,9 @@ class MemoryWriter:
     async def add_all(self, payloads: Sequence[bytes]) -> int:
         return [await added for added in [await self.begin_add(payload) for payload in payloads]][-1]
 
+    async def begin_add_all(self, payloads: Sequence[bytes]) -> "asyncio.Future[int]":
+        return [await self.begin_add(payload) for payload in payloads][-1]
+
     async def begin_add(self, payload: bytes) -> "asyncio.Future[int]":
         before = self._sent[-1] if self._sent else None
         task = asyncio.ensure_future(self._add(payload, before))
