@@ -55,16 +55,24 @@ class Terminal:
         return _ESCAPES.sub("", self.drawn.rpartition(_HOME)[2]).splitlines()
 
     async def shows(self, wanted: Callable[[list[str]], object]) -> list[str]:
-        """Wait for a screen that satisfies ``wanted``."""
+        """Return the first screen that satisfies ``wanted``: the one that is there, or one that is drawn from now on.
+
+        Several may come at once, and a rate is on one of them only.
+        """
+        begin = max(self.drawn.rfind(_HOME), 0)
         try:
             async with asyncio.timeout(WAIT_S):
-                while not wanted(self.screen):
+                while True:
+                    screens = [_ESCAPES.sub("", part).splitlines() for part in self.drawn[begin:].split(_HOME)]
+                    for screen in screens:
+                        if screen and wanted(screen):
+                            return screen
+                    begin = max(self.drawn.rfind(_HOME), 0)
                     self._news.clear()
                     assert self.process.returncode is None, self.drawn
                     await self._news.wait()
         except TimeoutError:
             pytest.fail("never shown; the screen is:\n" + "\n".join(self.screen))
-        return self.screen
 
     async def ended(self) -> int:
         """Return the exit status after all output has been read."""

@@ -105,7 +105,10 @@ async def test_entries_of_one_bookie_have_the_time_of_a_request(
 async def test_entries_wait_for_room_one_by_one(zookeeper: ZooKeeperServer, root: str, store: LedgerStore):
     """Without room for a range nothing fails, and no bookie is avoided."""
     bookies = filled(ABC, 3, PAYLOADS)
-    async with opened(zookeeper, root, store, bookies, in_flight_requests_max=4) as (reader, _):
+    async with opened(zookeeper, root, store, bookies, in_flight_requests_max=4, speculative_read_ms=60_000) as (
+        reader,
+        _,
+    ):
         assert await payloads_of(reader) == PAYLOADS
     assert [len(bookie.reads()) for bookie in bookies] == [100, 100, 100]
 

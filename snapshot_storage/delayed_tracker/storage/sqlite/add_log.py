@@ -6,7 +6,7 @@ the pages of the first are lost. So the log is not written again until it is ope
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -68,7 +68,7 @@ class SqliteAddLog:
         if self._threads is not None:
             raise StorageInUse(f"this process has {self._path} open already; close it first")
         self._tracker_ids = TrackerIds()  # those of the file that is opened now
-        self._threads = SqliteThreads(self._path, LOG_SCHEMA, reader_count=READER_COUNT)
+        self._threads = SqliteThreads(self._path, LOG_SCHEMA, reader_count=READER_COUNT, writing=self._writing)
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
             self._log_id = await self._threads.open(self._prepare)
@@ -116,7 +116,7 @@ class SqliteAddLog:
                 log_rows.own(connection, topic, cursor, epoch=epoch, writer=writer, after=0)
                 return log_rows.extent(connection, topic, cursor)
 
-        return await self._write(take_over)
+        return await self._opened().write_together(take_over)
 
     async def read(self, topic: str, cursor: str, *, after: int, bytes_max: int) -> LogPage:
         """Return records after a number, verified, up to a size."""
@@ -147,19 +147,23 @@ class SqliteAddLog:
         """Return the size of the file and of its write-ahead log."""
         return await self._read(lambda _connection: files_bytes(self._path))
 
-    async def _write(self, job: Job[T]) -> T:
-        def write(connection: sqlite3.Connection) -> T:
-            if self._broken is not None:
-                raise LogBroken(self._broken)
-            try:
-                return job(connection)
-            except sqlite3.OperationalError as error:
-                if getattr(error, "sqlite_errorcode", 0) not in _FAILED_FSYNC:
-                    raise
-                self._broken = f"{self._path}: a write could not be made durable ({error}); check the disk, then restart the service"
-                raise LogBroken(self._broken) from error
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write nothing more after a commit that could not be made durable."""
+        if self._broken is not None:
+            raise LogBroken(self._broken)
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) not in _FAILED_FSYNC:
+                raise
+            self._broken = (
+                f"{self._path}: a write could not be made durable ({error}); check the disk, then restart the service"
+            )
+            raise LogBroken(self._broken) from error
 
-        return await self._opened().write(write)
+    async def _write(self, job: Job[T]) -> T:
+        return await self._opened().write(job)
 
     async def _read(self, job: Job[T]) -> T:
         return await self._opened().read(job)

@@ -192,7 +192,7 @@ class SqliteStorage:
                 )
                 self.at_point("replace.commit")
 
-        await self._write(replace)
+        await self._opened().write_together(replace)
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
         """Remove all entries, keep the epoch."""

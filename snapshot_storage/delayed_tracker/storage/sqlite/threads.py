@@ -10,13 +10,16 @@ import contextlib
 import errno
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
-from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.files.lock_file import LockFile
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.storage.sqlite.file_schema import FileSchema
@@ -24,6 +27,8 @@ from delayed_tracker.storage.sqlite.lock import FileLock, file_id_of, lock_path,
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
+_TOGETHER_MAX: Final = 64
+"""Jobs of one commit: some milliseconds of the writer."""
 
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -55,11 +60,11 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 def require_text(topic: str, cursor: str) -> None:
     """Raise InvalidInput for names that SQLite cannot store."""
-    for field, text in (("topic", topic), ("cursor", cursor)):
+    for name, text in (("topic", topic), ("cursor", cursor)):
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidInput(field, text, "half of a surrogate pair is no text; send valid unicode") from error
+            raise InvalidInput(name, text, "half of a surrogate pair is no text; send valid unicode") from error
 
 
 def files_bytes(path: Path) -> int:
@@ -70,7 +75,11 @@ def files_bytes(path: Path) -> int:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit all statements of the block durably, or none of them."""
+    """Commit all statements of the block durably, or none of them; within another such block, when that one ends."""
+    is_part = connection.in_transaction
+    if is_part:
+        yield
+        return
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -108,11 +117,38 @@ def ensure_directory(path: Path) -> None:
         os.close(above)
 
 
-class SqliteThreads:
-    """Threads and connections of one open file, and the locks that keep other openers out."""
+@dataclass(slots=True)
+class _Together:
+    """Jobs that are committed together."""
 
-    def __init__(self, path: Path, schema: FileSchema, *, reader_count: int) -> None:
+    jobs: list[Job[object]] = field(default_factory=list)
+    outcomes: asyncio.Future[list[object] | None] | None = None
+
+    def committed_once(self, connection: sqlite3.Connection) -> list[object]:
+        with transaction(connection):
+            return [job(connection) for job in self.jobs]
+
+
+class SqliteThreads:
+    """Threads and connections of one open file, and the locks that keep other openers out.
+
+    Args:
+        path: of the file.
+        schema: of its tables.
+        reader_count: threads that read.
+        writing: block in which each transaction is written; it may replace errors.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: FileSchema,
+        *,
+        reader_count: int,
+        writing: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         self._path = path
+        self._writing = writing
         self._schema = schema
         self._reader_count = reader_count
         self._writer_thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
@@ -122,6 +158,8 @@ class SqliteThreads:
         self._path_lock: LockFile | None = None
         self._file_lock: FileLock | None = None
         self._accepts = False
+        self._gathering: _Together | None = None
+        self._gathering_lock = threading.Lock()
 
     async def open(self, recover: Job[T]) -> T:
         """Lock the path, open and verify the file, and run the first write job on it.
@@ -167,8 +205,29 @@ class SqliteThreads:
     async def write(self, job: Job[T]) -> T:
         """Run a job on the writer; if the caller is cancelled the job still runs."""
         self._require_open()
+        with self._gathering_lock:
+            self._gathering = None  # what comes later must not overtake this job
         loop = asyncio.get_running_loop()
         return await asyncio.shield(loop.run_in_executor(self._writer_thread, self._run_writing, job))
+
+    async def write_together(self, job: Job[T]) -> T:
+        """Run a job as :meth:`write` does, in one transaction with others that wait for the writer: a commit is a sync.
+
+        If one of them fails, all are rolled back, and each runs alone. So a job may run twice, and its only effect is what
+        it writes in :func:`transaction`.
+        """
+        self._require_open()
+        with self._gathering_lock:
+            together = self._gathering
+            if together is None or len(together.jobs) >= _TOGETHER_MAX:
+                together = self._gathering = _Together()
+                run = partial(self._run_together, together)
+                together.outcomes = asyncio.get_running_loop().run_in_executor(self._writer_thread, run)
+            together.jobs.append(job)
+            number = len(together.jobs) - 1
+        assert together.outcomes is not None
+        outcomes = await asyncio.shield(together.outcomes)
+        return await self.write(job) if outcomes is None else cast("T", outcomes[number])
 
     async def read(self, job: Job[T]) -> T:
         """Run a job on one of the readers."""
@@ -201,9 +260,21 @@ class SqliteThreads:
 
     def _run_writing(self, job: Job[T]) -> T:
         assert self._writer is not None  # jobs are accepted only while it exists, and finished before it is closed
-        with storage_errors(self._path):
+        with storage_errors(self._path), self._writing():
             self._require_same_file()
             return job(self._writer)
+
+    def _run_together(self, together: _Together) -> list[object] | None:
+        """Return the results of all jobs; None if one of them failed, so that each has to run alone."""
+        with self._gathering_lock:
+            if self._gathering is together:
+                self._gathering = None
+        if len(together.jobs) == 1:
+            return [self._run_writing(together.jobs[0])]
+        # The job that has the error raises it again when it runs alone.
+        with contextlib.suppress(DelayedTrackerError, sqlite3.Error):
+            return self._run_writing(together.committed_once)
+        return None
 
     def _require_same_file(self) -> None:
         """Refuse to write to a file that the next start would not read.
