@@ -5,9 +5,9 @@ first, if that is known, then what came first. A piece takes up room only at fir
 some trackers, delays the others by as much, and no longer.
 
 Recoveries take turns because each step of each would wait behind the same step of all others, and all would end
-together: of 1,000 trackers opened at once the first was answered after 2.2 to 7 s, and with two at a time after 0.7 to
-2.7 s, on two cores with twice as much to do. All of them took as long. Stores take turns because the rows and the bytes
-of each are in memory meanwhile.
+together: of 1,000 trackers opened at once the first was answered after 2.2 to 7 s, and with a few at a time after 0.7 to
+2.7 s, on two cores with twice as much to do. Stores take turns because the rows and the bytes of each are in memory
+meanwhile.
 """
 
 import asyncio
