@@ -105,7 +105,7 @@ async def test_a_job_that_fails_fails_alone(tmp_path):
 
 
 async def test_no_job_overtakes_an_earlier_one(tmp_path):
-    """What is given after a job that is committed alone does not join those before it."""
+    """A job that is given after one that is committed alone does not join those before that."""
     async with writer(tmp_path) as w:
         held = await w.hold()
         tasks = []
