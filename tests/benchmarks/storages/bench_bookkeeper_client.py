@@ -16,11 +16,11 @@ ABOUT = (
     "One bookie, ledgers with CRC32C; each repeat writes one ledger with our client and one with BookKeeper's own, Java's "
     "client in a JVM of its own, and then each client reads what the other one wrote, so that repeats alternate. Both "
     "clients keep at most 32 MB and 4,096 entries pending while they write, and 8 MB and 1,024 entries on their way while "
-    "they read; ours gets all entries in one call (`add_all`), Java's has no such call. Java's limit of 5,000 requests a second is off, as in Pulsar. Writing ends with the last answer; the bookie "
-    "syncs its journal first. Of each entry that is read, size and number are compared. Bookie and client share the two "
-    "cores; indexes are entries here, and the processor time is our client's alone, for each entry. Of small entries it is "
-    "spread over some thirty calls of Python, none of which has a tenth. With its limit on, Java's client wrote and read "
-    "5,000 entries a second, of 1 KB and of 10 KB."
+    "they read; ours gets all entries in one call (`add_all`), Java's has no such call. Java's limit of 5,000 requests a "
+    "second is off, as in Pulsar. Writing ends with the last answer; the bookie syncs its journal first. Of each entry that "
+    "is read, size and number are compared. Bookie and client share the two cores; indexes are entries here, and the "
+    "processor time is our client's alone, for each entry. Of small entries it is spread over some fifteen calls of Python. "
+    "With its limit on, Java's client wrote and read 5,000 entries a second, of 1 KB and of 10 KB."
 )
 _NUMBER_BYTES = 8
 """Bytes in front of each entry, which have its number."""

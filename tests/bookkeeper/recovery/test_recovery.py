@@ -15,7 +15,7 @@ from delayed_tracker.bookkeeper.recovery.recovering import LedgerRecovery
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.wire.digest import Digest, DigestType, master_key
 from delayed_tracker.bookkeeper.wire.replies import Status
-from delayed_tracker.bookkeeper.wire.requests import LAST_ENTRY, add_request
+from delayed_tracker.bookkeeper.wire.requests import LAST_ENTRY, AddRequests
 from delayed_tracker.pulsar.v1 import bookie_pb2 as pb
 from tests.bookkeeper.model_bookie import LEDGER, SILENT, ModelBookie, body_of, filled, serving
 from tests.bookkeeper.reading.test_entry_reads import ABC, metadata_of
@@ -114,7 +114,7 @@ async def test_a_late_add_cannot_be_acknowledged(zookeeper: ZooKeeperServer, roo
     async with serving(*bookies) as writer, client_of(zookeeper, root, bookies) as client:
         assert (await client.recover(LEDGER)).last_confirmed == 0
         sealed = Digest(DigestType.CRC32C).seal(LEDGER, 1, 0, 7, b"one")
-        late = await writer.of("c").call(add_request(LEDGER, 1, master_key(b""), sealed, b"one"))
+        late = await writer.of("c").call(AddRequests(LEDGER, master_key(b"")).of(1, sealed, b"one"))
         assert late.status == Status.FENCED
 
 

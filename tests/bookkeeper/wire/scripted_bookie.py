@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.wire.connection import BookieConnection, Endpoint
 from delayed_tracker.bookkeeper.wire.digest import Digest, DigestType, master_key
-from delayed_tracker.bookkeeper.wire.requests import Request, add_request
+from delayed_tracker.bookkeeper.wire.requests import AddRequests, Request
 from delayed_tracker.pulsar.v1 import bookie_pb2 as pb
 
 KEY = master_key(b"")
@@ -17,7 +17,7 @@ KEY = master_key(b"")
 
 def add_of(entry_id: int = 0, payload: bytes = b"hello", *, ledger_id: int = 77) -> Request:
     sealed = Digest(DigestType.CRC32C).seal(ledger_id, entry_id, entry_id - 1, len(payload), payload)
-    return add_request(ledger_id, entry_id, KEY, sealed, payload)
+    return AddRequests(ledger_id, KEY).of(entry_id, sealed, payload)
 
 
 def framed(message: bytes) -> bytes:

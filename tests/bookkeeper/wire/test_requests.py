@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from delayed_tracker.bookkeeper.wire.digest import Digest, DigestType, master_key
 from delayed_tracker.bookkeeper.wire.requests import (
     LAST_ENTRY,
+    AddRequests,
     Request,
-    add_request,
     read_lac_request,
     read_request,
     start_tls_request,
@@ -56,7 +56,7 @@ def test_worked_example_of_a_key():
 def test_adds_are_what_protobuf_reads(ledger_id, entry_id, txn_id, payload, is_recovery):
     """An add that is encoded by hand has all fields of the message and no others."""
     sealed = Digest(DigestType.HMAC, b"p").seal(ledger_id, entry_id, entry_id - 1, 2**40, payload)
-    request = add_request(ledger_id, entry_id, KEY, sealed, payload, is_recovery=is_recovery)
+    request = AddRequests(ledger_id, KEY, is_recovery=is_recovery).of(entry_id, sealed, payload)
 
     expected = pb.Request(
         header=pb.BKPacketHeader(version=3, operation=pb.ADD_ENTRY, txnId=txn_id),

@@ -1,8 +1,6 @@
 """Tests of adds at bookies in memory: order, bounds, and what happens when bookies fail, are fenced, or are replaced."""
 
 import asyncio
-from collections import deque
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -13,79 +11,11 @@ from delayed_tracker.bookkeeper.errors import (
     NotEnoughBookies,
     Unauthorized,
 )
-from delayed_tracker.bookkeeper.placement.quorums import Quorums
-from delayed_tracker.bookkeeper.settings import ClientSettings
-from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER, Digest, DigestType
+from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER
 from delayed_tracker.bookkeeper.wire.replies import Status
 from delayed_tracker.bookkeeper.wire.requests import read_lac_request
-from delayed_tracker.bookkeeper.writing.entry_adds import EntryAdds
-from delayed_tracker.bookkeeper.writing.pending_adds import PendingAdds
-from tests.bookkeeper.model_bookie import LEDGER, SILENT, ModelBookie, serving
-
-
-class Spares:
-    """Puts the next spare bookies in the place of those that failed, once the test lets it."""
-
-    def __init__(self, *names):
-        self.names = deque(names)
-        self.changes = []
-        self.begun = asyncio.Event()
-        self.passing = asyncio.Event()
-        self.passing.set()
-
-    async def change(self, first_entry_id, ensemble, failed):
-        self.changes.append((first_entry_id, ensemble, failed))
-        self.begun.set()
-        await self.passing.wait()
-        if len(self.names) < len(failed):
-            raise NotEnoughBookies("bookies: none is left; start one")
-        return tuple(self.names.popleft() if index in failed else name for index, name in enumerate(ensemble))
-
-
-class Ledger:
-    """Adds to a ledger of three bookies, and two more that may take their places."""
-
-    def __init__(self, bookies, connections, quorums, settings):
-        self.bookies = bookies
-        self.connections = connections
-        self.spares = Spares("d", "e")
-        self.settled = 0
-        names = [bookie.name for bookie in bookies][: quorums[0]]
-        self.pending = PendingAdds(Quorums(*quorums), names, change_early=settings.change_early)
-        self.adds = EntryAdds(
-            LEDGER,
-            Digest(DigestType.CRC32C),
-            self.pending,
-            segments=self.spares,
-            connections=connections,
-            settings=settings,
-            on_settled=self.note_settled,
-        )
-
-    def note_settled(self, count):
-        self.settled += count
-
-    async def until_replied(self, *names):
-        """Wait until the replies of bookies to all requests so far have been noted."""
-        for name in names:
-            await self.connections.of(name).call(read_lac_request(LEDGER))
-
-
-@asynccontextmanager
-async def ledger_of(*quorums, **settings):
-    bookies = [ModelBookie(name) for name in "abcde"]
-    async with serving(*bookies, **settings) as connections:
-        yield Ledger(bookies, connections, quorums or (3, 2, 2), ClientSettings(**settings))
-
-
-def adds_of(bookie):
-    return [asked.addRequest.entryId for asked in bookie.asked if asked.HasField("addRequest")]
-
-
-def fail_entry(bookie, entry_id, status):
-    bookie.faults.append(
-        lambda asked: status if asked.HasField("addRequest") and asked.addRequest.entryId == entry_id else None
-    )
+from tests.bookkeeper.model_bookie import LEDGER, SILENT
+from tests.bookkeeper.writing.ledger import adds_of, ledger_of
 
 
 async def test_each_entry_has_its_place_its_confirmed_one_and_the_length_so_far():
@@ -125,40 +55,6 @@ async def test_memory_is_held_until_the_slowest_bookie_has_replied():
         slow.passing.set()
         await ledger.until_replied("c")
         assert ledger.settled == 4
-
-
-async def test_adds_that_are_sent_together_are_those_of_single_ones():
-    """Places, heads and answers are the same; the last add's answer is that of all."""
-    async with ledger_of(3, 2, 2) as ledger:
-        assert await ledger.adds.add(b"zero") == 0
-        assert await ledger.adds.add_all([b"%d" % number for number in range(1, 10)]) == 9
-        a, b, c, *_ = ledger.bookies
-        assert (sorted(a.entries), sorted(b.entries), sorted(c.entries)) == (
-            [0, 2, 3, 5, 6, 8, 9],
-            [0, 1, 3, 4, 6, 7, 9],
-            [1, 2, 4, 5, 7, 8],
-        )
-        assert BODY_HEADER.unpack_from(c.entries[7]) == (LEDGER, 7, 0, 11)
-        assert (ledger.adds.last_confirmed, ledger.adds.length, ledger.settled) == (9, 13, 13)
-
-
-async def test_a_bookie_that_fails_amid_adds_sent_together_is_replaced():
-    """The new one gets all that the failed one should have had."""
-    async with ledger_of(3, 2, 2) as ledger:
-        _, b, _, d, _ = ledger.bookies
-        fail_entry(b, 4, Status.IO_ERROR)
-        assert await ledger.adds.add_all([b"x"] * 10) == 9
-        assert [failed for _, _, failed in ledger.spares.changes] == [{1}]
-        first = ledger.spares.changes[0][0]
-        assert sorted(d.entries) == [entry_id for entry_id in (0, 1, 3, 4, 6, 7, 9) if entry_id >= first]
-
-
-async def test_one_entry_too_large_sends_none_of_those_together():
-    async with ledger_of(1, 1, 1, frame_bytes_max=65_536, in_flight_bytes_max=10**6, pending_bytes_max=10**6) as ledger:
-        with pytest.raises(EntryTooLarge, match="an entry of 65536 bytes"):
-            ledger.adds.add_all([b"x", bytes(65_536)])
-        assert await ledger.adds.add_all([b"y"]) == 0
-        assert ledger.bookies[0].entries[0].endswith(b"y")
 
 
 async def test_a_failed_bookie_is_replaced_and_gets_what_the_other_had():

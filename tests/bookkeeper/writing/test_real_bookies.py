@@ -10,7 +10,7 @@ from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.errors import EntryTooLarge, LedgerFenced
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.wire.digest import DIGEST_BYTES, Digest, DigestType, master_key
-from delayed_tracker.bookkeeper.wire.requests import add_request
+from delayed_tracker.bookkeeper.wire.requests import AddRequests
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
 from tests.bookkeeper.servers.cluster import MAX_FRAME_BYTES, Bookie, Cluster
 from tests.bookkeeper.servers.java_ledgers import JavaFailed, JavaLedgers
@@ -85,7 +85,7 @@ async def test_the_largest_entry_passes_and_a_larger_one_is_refused(
     writer = await client.create(ensemble=3, write_quorum=2, ack_quorum=2)
     sealed = Digest(DigestType.CRC32C).seal(0, 0, -1, 0, b"")
     assert len(sealed) == 32 + DIGEST_BYTES[DigestType.CRC32C]
-    frame = add_request(writer.ledger_id, 0, master_key(b""), sealed, bytes(5_000_000)).frame_bytes
+    frame = AddRequests(writer.ledger_id, master_key(b"")).of(0, sealed, bytes(5_000_000)).frame_bytes
     largest = bytes(MAX_FRAME_BYTES - frame + 5_000_000)
     with pytest.raises(EntryTooLarge):
         await writer.add(largest + b"x")

@@ -1,13 +1,10 @@
 """Tests of ledgers that are written: their metadata in a real ZooKeeper, their entries at bookies in memory."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from uuid import uuid4
 
 import pytest
 
-from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.errors import (
     ClientClosed,
     EntryTooLarge,
@@ -18,59 +15,13 @@ from delayed_tracker.bookkeeper.errors import (
 )
 from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound, NodeExists, NodeMissing
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerState
-from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore
-from delayed_tracker.bookkeeper.metadata.zookeeper import Create, Delete, ZooKeeperClient
-from delayed_tracker.bookkeeper.settings import ClientSettings
+from delayed_tracker.bookkeeper.metadata.zookeeper import Create, Delete
 from delayed_tracker.bookkeeper.wire.digest import Digest, DigestType, master_key
 from delayed_tracker.bookkeeper.wire.replies import Status
-from delayed_tracker.bookkeeper.writing.streaming import add_stream
 from delayed_tracker.core.values.errors import InvalidInput
-from tests.bookkeeper.model_bookie import ModelBookie, serving
-from tests.bookkeeper.servers.cluster import ZooKeeperServer
 from tests.bookkeeper.servers.proxy import running_proxy
 
 pytestmark = pytest.mark.slow
-
-
-class Setting:
-    """A client, another client's view of the metadata, and the bookies."""
-
-    def __init__(self, client, store, zookeeper, root, bookies):
-        self.client = client
-        self.store = store
-        self.zookeeper = zookeeper
-        self.root = root
-        self.bookies = {bookie.name: bookie for bookie in bookies}
-
-    async def create(self, ensemble=3, write=2, ack=2, **others):
-        return await self.client.create(ensemble=ensemble, write_quorum=write, ack_quorum=ack, **others)
-
-    def place(self, writer, index):
-        """Return the bookie at an index of the ensemble in force."""
-        return self.bookies[writer.metadata.segments[-1][1][index]]
-
-    async def rewrite(self, writer, change):
-        """Change the metadata as another client."""
-        found = await self.store.read(writer.ledger_id)
-        return await self.store.replace(found, change(found.metadata))
-
-
-@pytest.fixture
-def setting_of(zookeeper: ZooKeeperServer):
-    """Return what makes a client and bookies named a, b, c, and so on."""
-
-    @asynccontextmanager
-    async def make(count=5, address=zookeeper.address, **settings):
-        root = f"/{uuid4()}"
-        bookies = [ModelBookie(name) for name in "abcdefgh"[:count]]
-        zookeeper.make_tree(root, bookies=[bookie.name for bookie in bookies])
-        async with serving(*bookies), ZooKeeperClient(zookeeper.address) as other:
-            ports = {bookie.name: ("127.0.0.1", bookie.port) for bookie in bookies}
-            client = BookKeeper(address, ledgers=root, settings=ClientSettings(**settings), address_of=ports.get)
-            async with client:
-                yield Setting(client, await LedgerStore.open(other, root), other, root, bookies)
-
-    return make
 
 
 async def test_a_ledger_is_created_written_and_closed(setting_of):
@@ -358,24 +309,6 @@ async def test_a_writer_is_bounded_by_entries_and_bytes(setting_of):
         assert await asyncio.gather(*answers) == [5, 6, 7]
 
 
-@pytest.mark.parametrize("bounds", [{"pending_entries_max": 3}, {"pending_bytes_max": 2**17}])
-async def test_many_entries_wait_for_room_and_keep_their_order(setting_of, bounds):
-    """More than the writer may hold are sent part by part."""
-    bounds = {"in_flight_bytes_max": 2**17, "pending_bytes_max": 2**17, "frame_bytes_max": 2**16, **bounds}
-    async with setting_of(1, **bounds) as setting:
-        writer = await setting.create(1, 1, 1)
-        assert await writer.add_all([bytes([number]) * 20_000 for number in range(20)]) == 19
-        entries = setting.bookies["a"].entries
-        assert [entries[number][-1] for number in range(20)] == [*range(20)]
-        with pytest.raises(InvalidInput, match="payloads"):
-            await writer.add_all([])
-        with pytest.raises(EntryTooLarge, match="frame_bytes_max=65536"):
-            await writer.add_all([b"x", bytes(100_000)])
-        assert (writer.last_confirmed, writer.length) == (19, 400_000)
-        # Nothing of what was refused holds room.
-        assert await writer.add_all([bytes(60_000)] * 4) == 23
-
-
 async def test_adding_in_a_loop_leaves_the_event_loop_to_others(setting_of):
     """Adds that find room at once give others their turn now and then."""
     async with setting_of(1) as setting:
@@ -447,33 +380,3 @@ async def test_a_client_that_closes_ends_its_writers(setting_of):
         assert (await setting.store.read(writer.ledger_id)).metadata.state is LedgerState.OPEN
         for bookie in setting.bookies.values():
             bookie.passing.set()
-
-
-async def test_a_stream_is_sent_in_parts_and_in_order(setting_of):
-    """Small entries go together, and a large one ends what is held back."""
-    sizes = [3, *([5] * 130), 2**20, 7, 7]
-
-    async def entries():
-        for number, size in enumerate(sizes):
-            yield number.to_bytes(4, "big") + bytes(size)
-
-    async with setting_of(1) as setting:
-        writer = await setting.create(1, 1, 1)
-        await add_stream(writer, entries())
-        closed = await writer.close()
-        assert (closed.last_entry_id, writer.length) == (len(sizes) - 1, sum(sizes) + 4 * len(sizes))
-        stored = setting.bookies["a"].entries
-        assert [stored[number].find(number.to_bytes(4, "big") + bytes(3), 36) for number in range(len(sizes))] == [
-            36
-        ] * len(sizes)
-
-
-async def test_an_empty_stream_adds_nothing(setting_of):
-    async def entries():
-        for payload in ():
-            yield payload
-
-    async with setting_of(1) as setting:
-        writer = await setting.create(1, 1, 1)
-        await add_stream(writer, entries())
-        assert (await writer.close()).last_entry_id == -1

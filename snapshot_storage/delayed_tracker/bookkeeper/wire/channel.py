@@ -126,7 +126,7 @@ class Channel(asyncio.BufferedProtocol):
     def send_all(self, requests: Sequence[Request], answers: Sequence[Answer], timeout_s: float) -> None:
         """Send requests as :meth:`send` does; each has its answer."""
         assert self.error is None
-        self._begin(requests, answers, timeout_s)
+        self._unsent.extend(self._begin(requests, answers, timeout_s))
         if self._flushing is None:
             self._flushing = self._loop.call_soon(self._flush)
 
@@ -136,8 +136,7 @@ class Channel(asyncio.BufferedProtocol):
         request = start_tls_request()
         self._in_flight.take_at_once(request.frame_bytes)
         reply: asyncio.Future[Reply] = self._loop.create_future()
-        self._begin((request,), (reply,), timeout_s)
-        txn = self._unsent.pop()
+        (txn,) = self._begin((request,), (reply,), timeout_s)
         self._waiting[txn].written_at = self._loop.time()
         self._transport.write(request.head(txn))
         return reply
@@ -227,13 +226,14 @@ class Channel(asyncio.BufferedProtocol):
 
     # requests
 
-    def _begin(self, requests: Sequence[Request], answers: Sequence[Answer], timeout_s: float) -> None:
-        now = self._loop.time()
+    def _begin(self, requests: Sequence[Request], answers: Sequence[Answer], timeout_s: float) -> range:
+        """Note requests that wait for replies from now on; return their transaction ids."""
+        now, first = self._loop.time(), self._next_txn
         for request, answer in zip(requests, answers, strict=True):
             self._waiting[self._next_txn] = _Waiting(request, answer, now, now + timeout_s)
-            self._unsent.append(self._next_txn)
             self._next_txn += 1
         self._set_timer(now + timeout_s)
+        return range(first, self._next_txn)
 
     def _flush(self) -> None:
         """Write requests until there are none left or the transport has enough."""

@@ -7,7 +7,6 @@ and each connection puts the header with its transaction id before it.
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
 from typing import Final
 
 from delayed_tracker.bookkeeper.wire.frames import LENGTH
@@ -77,32 +76,35 @@ class Request:
         return b"".join((_LENGTH_AND_TAG.pack(length, 0x0A, len(header)), header, self.content))
 
 
-def add_request(
-    ledger_id: int, entry_id: int, key: bytes, sealed: bytes, payload: bytes, *, is_recovery: bool = False
-) -> Request:
-    """Return the request to add an entry.
+class AddRequests:
+    """Requests to add entries to one ledger; what they have in common is encoded once.
 
     Args:
         ledger_id: 0 to 2^63-1.
-        entry_id: 0 to 2^63-1.
         key: master key of the ledger, 20 bytes.
-        sealed: header and digest of the payload, by ``Digest.seal``.
-        payload: not copied.
         is_recovery: whether the ledger is being recovered, so that its being fenced is no reason to refuse.
     """
-    before, after = _fields_of_ledger(ledger_id, key, is_recovery)
-    entry, body_bytes = varint(entry_id), len(sealed) + len(payload)
-    body = varint(body_bytes)
-    size = varint(len(before) + len(entry) + len(after) + len(body) + body_bytes)
-    content = b"".join((_ADD_TAG, size, before, entry, after, body, sealed))
-    return Request(Operation.ADD_ENTRY, ledger_id, entry_id, content, payload, is_recovery)
 
+    def __init__(self, ledger_id: int, key: bytes, *, is_recovery: bool = False) -> None:
+        self._ledger_id = ledger_id
+        self._is_recovery = is_recovery
+        self._before_entry_id = b"".join((_FLAG if is_recovery else b"", b"\x08", varint(ledger_id), b"\x10"))
+        self._after_entry_id = b"".join((b"\x1a", varint(len(key)), key, b"\x22"))
 
-@lru_cache(maxsize=64)
-def _fields_of_ledger(ledger_id: int, key: bytes, is_recovery: bool) -> tuple[bytes, bytes]:
-    """Return what is before and after the number of each entry that is added to a ledger."""
-    before = b"".join((_FLAG if is_recovery else b"", b"\x08", varint(ledger_id), b"\x10"))
-    return before, b"".join((b"\x1a", varint(len(key)), key, b"\x22"))
+    def of(self, entry_id: int, sealed: bytes, payload: bytes) -> Request:
+        """Return the request to add an entry.
+
+        Args:
+            entry_id: 0 to 2^63-1.
+            sealed: header and digest of the payload, by ``Digest.seal``.
+            payload: not copied.
+        """
+        before, after = self._before_entry_id, self._after_entry_id
+        entry, body_bytes = varint(entry_id), len(sealed) + len(payload)
+        body = varint(body_bytes)
+        size = varint(len(before) + len(entry) + len(after) + len(body) + body_bytes)
+        content = b"".join((_ADD_TAG, size, before, entry, after, body, sealed))
+        return Request(Operation.ADD_ENTRY, self._ledger_id, entry_id, content, payload, self._is_recovery)
 
 
 def read_request(ledger_id: int, entry_id: int, *, fence_key: bytes | None = None) -> Request:

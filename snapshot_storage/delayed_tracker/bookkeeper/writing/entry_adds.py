@@ -24,7 +24,7 @@ from delayed_tracker.bookkeeper.placement.connections import BookieConnections
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.wire.digest import Digest, master_key
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
-from delayed_tracker.bookkeeper.wire.requests import Request, add_request
+from delayed_tracker.bookkeeper.wire.requests import AddRequests, Request
 from delayed_tracker.bookkeeper.writing.pending_adds import PendingAdds
 
 _SENDS_AT_ONCE: Final = 256
@@ -97,7 +97,7 @@ class EntryAdds:
         """The error that ended all adds; None before."""
         self._ledger_id = ledger_id
         self._digest = digest
-        self._key = master_key(digest.password)
+        self._requests = AddRequests(ledger_id, master_key(digest.password), is_recovery=is_recovery)
         self._pending = pending
         self._segments = segments
         self._connections = connections
@@ -141,7 +141,7 @@ class EntryAdds:
         for entry_id, payload in enumerate(payloads, first):
             length += len(payload)
             sealed = self._digest.seal(self._ledger_id, entry_id, confirmed, length, payload)
-            request = add_request(self._ledger_id, entry_id, self._key, sealed, payload, is_recovery=self._is_recovery)
+            request = self._requests.of(entry_id, sealed, payload)
             if request.frame_bytes > self._settings.frame_bytes_max:
                 raise EntryTooLarge(
                     f"payload: an entry of {len(payload)} bytes makes a frame of {request.frame_bytes}, and"
@@ -232,8 +232,7 @@ class EntryAdds:
         # What a bookie says that was replaced counts no more, not even that the ledger is fenced.
         if self.failure is None and self._pending.ensemble[place.index] == place.bookie:
             self._note(add.entry_id, place.index, place.bookie, outcome)
-        if not add.unsettled:
-            self._settle(add)
+        self._settle(add)
 
     def _note(self, entry_id: int, index: int, bookie: str, outcome: Reply | BookKeeperError) -> None:
         if isinstance(outcome, ClientClosed):

@@ -1,19 +1,15 @@
 """Adds entries that come one after the other, sent together as far as they come together."""
 
 from collections.abc import AsyncIterable
-from typing import Final
 
-from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
-
-_ENTRIES: Final = 64
-_BYTES: Final = 1024 * 1024
+from delayed_tracker.bookkeeper.writing.writer import BYTES_AT_ONCE, ENTRIES_AT_ONCE, LedgerWriter
 
 
 async def add_stream(writer: LedgerWriter, entries: AsyncIterable[bytes]) -> None:
     """Send entries in their order, and return when the last one is sent; the writer's close waits for the answers.
 
-    The first is acknowledged before others are sent, so that a ledger that cannot be written fails at once. At most 1 MiB
-    and one entry are held back.
+    The first is acknowledged before others are sent, so that a ledger that cannot be written fails at once. At most
+    ``BYTES_AT_ONCE`` and one entry are held back.
 
     Raises: as ``LedgerWriter.add``.
     """
@@ -27,7 +23,7 @@ async def add_stream(writer: LedgerWriter, entries: AsyncIterable[bytes]) -> Non
             continue
         held.append(entry)
         held_bytes += len(entry)
-        if len(held) >= _ENTRIES or held_bytes >= _BYTES:
+        if len(held) >= ENTRIES_AT_ONCE or held_bytes >= BYTES_AT_ONCE:
             await writer.begin_add_all(held)
             held, held_bytes = [], 0
     if held:

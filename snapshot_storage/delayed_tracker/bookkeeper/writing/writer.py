@@ -30,9 +30,10 @@ from delayed_tracker.bookkeeper.writing.pending_adds import PendingAdds
 from delayed_tracker.bookkeeper.writing.published_segments import ATTEMPTS, PublishedSegments, fenced
 from delayed_tracker.core.values.errors import InvalidInput
 
-_ADDS_AT_ONCE: Final = 64
+ENTRIES_AT_ONCE: Final = 64
 """Entries that are sent before others have their turn in the event loop: one to five milliseconds."""
-_BYTES_AT_ONCE: Final = 1024 * 1024
+BYTES_AT_ONCE: Final = 1024 * 1024
+"""Most payload bytes that are sent together, but for a single entry."""
 
 
 class LedgerWriter:
@@ -131,12 +132,7 @@ class LedgerWriter:
 
         Entries of one task are in the order of its calls.
         """
-        self._require_size(payload)
-        self._require_open()
-        await self._room.take(len(payload))
-        answer = self._add((payload,))
-        await self._give_way(1)
-        return answer
+        return await self.begin_add_all((payload,))
 
     async def begin_add_all(self, payloads: Sequence[bytes]) -> asyncio.Future[int]:
         """Send entries, each as soon as there is room; return the future id of the last one, as :meth:`add_all` describes.
@@ -156,28 +152,25 @@ class LedgerWriter:
             together = payloads[at : at + self._together(payloads, at)]
             await self._room.take(sum(map(len, together)), len(together))
             answer = self._add(together)
-            await self._give_way(len(together))
+            # Who adds in a loop with room for thousands leaves the event loop to others now and then.
+            self._adds_in_a_row += len(together)
+            if self._adds_in_a_row >= ENTRIES_AT_ONCE:
+                self._adds_in_a_row = 0
+                await asyncio.sleep(0)
             at += len(together)
             if at == len(payloads):
                 return answer
 
     def _together(self, payloads: Sequence[bytes], first: int) -> int:
         """Return how many entries from one on are sent together: they need room together, too."""
-        entries_max = min(_ADDS_AT_ONCE, self._settings.pending_entries_max)
-        bytes_max = min(_BYTES_AT_ONCE, self._settings.pending_bytes_max)
+        entries_max = min(ENTRIES_AT_ONCE, self._settings.pending_entries_max)
+        bytes_max = min(BYTES_AT_ONCE, self._settings.pending_bytes_max)
         total = 0
         for count, payload in enumerate(payloads[first : first + entries_max]):
             total += len(payload)
             if count and total > bytes_max:
                 return count
         return min(entries_max, len(payloads) - first)
-
-    async def _give_way(self, count: int) -> None:
-        # Who adds in a loop with room for thousands leaves the event loop to others now and then.
-        self._adds_in_a_row += count
-        if self._adds_in_a_row >= _ADDS_AT_ONCE:
-            self._adds_in_a_row = 0
-            await asyncio.sleep(0)
 
     def add_nowait(self, payload: bytes) -> asyncio.Future[int]:
         """Send an entry at once, and return its future id, which :meth:`add` describes.

@@ -13,11 +13,9 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.files.lock_file import LockFile
@@ -60,11 +58,11 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 def require_text(topic: str, cursor: str) -> None:
     """Raise InvalidInput for names that SQLite cannot store."""
-    for name, text in (("topic", topic), ("cursor", cursor)):
+    for field, text in (("topic", topic), ("cursor", cursor)):
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidInput(name, text, "half of a surrogate pair is no text; send valid unicode") from error
+            raise InvalidInput(field, text, "half of a surrogate pair is no text; send valid unicode") from error
 
 
 def files_bytes(path: Path) -> int:
@@ -117,16 +115,11 @@ def ensure_directory(path: Path) -> None:
         os.close(above)
 
 
-@dataclass(slots=True)
-class _Together:
+class _Together(NamedTuple):
     """Jobs that are committed together."""
 
-    jobs: list[Job[object]] = field(default_factory=list)
-    outcomes: asyncio.Future[list[object] | None] | None = None
-
-    def committed_once(self, connection: sqlite3.Connection) -> list[object]:
-        with transaction(connection):
-            return [job(connection) for job in self.jobs]
+    jobs: list[Job[object]]
+    outcomes: asyncio.Future[list[object] | None]
 
 
 class SqliteThreads:
@@ -213,19 +206,18 @@ class SqliteThreads:
     async def write_together(self, job: Job[T]) -> T:
         """Run a job as :meth:`write` does, in one transaction with others that wait for the writer: a commit is a sync.
 
-        If one of them fails, all are rolled back, and each runs alone. So a job may run twice, and its only effect is what
-        it writes in :func:`transaction`.
+        If one of them fails, all are rolled back, and each runs alone, behind what was given meanwhile, unless its caller was
+        cancelled. So a job may run twice, and its only effect is what it writes in :func:`transaction`.
         """
         self._require_open()
         with self._gathering_lock:
             together = self._gathering
             if together is None or len(together.jobs) >= _TOGETHER_MAX:
-                together = self._gathering = _Together()
-                run = partial(self._run_together, together)
-                together.outcomes = asyncio.get_running_loop().run_in_executor(self._writer_thread, run)
+                jobs: list[Job[object]] = []
+                outcomes_of = asyncio.get_running_loop().run_in_executor(self._writer_thread, self._run_together, jobs)
+                together = self._gathering = _Together(jobs, outcomes_of)
+            number = len(together.jobs)
             together.jobs.append(job)
-            number = len(together.jobs) - 1
-        assert together.outcomes is not None
         outcomes = await asyncio.shield(together.outcomes)
         return await self.write(job) if outcomes is None else cast("T", outcomes[number])
 
@@ -264,16 +256,21 @@ class SqliteThreads:
             self._require_same_file()
             return job(self._writer)
 
-    def _run_together(self, together: _Together) -> list[object] | None:
+    def _run_together(self, jobs: list[Job[object]]) -> list[object] | None:
         """Return the results of all jobs; None if one of them failed, so that each has to run alone."""
         with self._gathering_lock:
-            if self._gathering is together:
+            if self._gathering is not None and self._gathering.jobs is jobs:
                 self._gathering = None
-        if len(together.jobs) == 1:
-            return [self._run_writing(together.jobs[0])]
+        if len(jobs) == 1:
+            return [self._run_writing(jobs[0])]
+
+        def commit_once(connection: sqlite3.Connection) -> list[object]:
+            with transaction(connection):
+                return [job(connection) for job in jobs]
+
         # The job that has the error raises it again when it runs alone.
         with contextlib.suppress(DelayedTrackerError, sqlite3.Error):
-            return self._run_writing(together.committed_once)
+            return self._run_writing(commit_once)
         return None
 
     def _require_same_file(self) -> None:
