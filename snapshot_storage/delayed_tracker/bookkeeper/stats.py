@@ -70,19 +70,21 @@ class BookieCounters:
         self.replacements = 0
         self._operations: dict[str, _Counts] = {}
 
-    def answered(self, operation: str, status: str, sent_bytes: int, received_bytes: int, latency_s: float) -> None:
-        """Count a request with a reply."""
+    def answered(
+        self, operation: str, status: str, sent_bytes: int, received_bytes: int, latency_s: float, *, count: int = 1
+    ) -> None:
+        """Count requests with replies: their bytes in all, and the latency of each."""
         counts = self._counts(operation)
-        _add_outcome(counts.outcomes, status)
+        _add_outcome(counts.outcomes, status, count)
         counts.sent_bytes += sent_bytes
         counts.received_bytes += received_bytes
-        counts.latency_s += latency_s
-        counts.latencies[bisect_left(LATENCY_BOUNDS_S, latency_s)] += 1
+        counts.latency_s += latency_s * count
+        counts.latencies[bisect_left(LATENCY_BOUNDS_S, latency_s)] += count
 
     def failed(self, operation: str, reason: str, sent_bytes: int) -> None:
         """Count a request that an error ended."""
         counts = self._counts(operation)
-        _add_outcome(counts.outcomes, reason)
+        _add_outcome(counts.outcomes, reason, 1)
         counts.sent_bytes += sent_bytes
 
     def read(self, bookie: str, requests_in_flight: int, bytes_in_flight: int) -> BookieStats:
@@ -106,7 +108,7 @@ class BookieCounters:
         return counts
 
 
-def _add_outcome(outcomes: Counter[str], outcome: str) -> None:
+def _add_outcome(outcomes: Counter[str], outcome: str, count: int) -> None:
     if outcome not in outcomes and len(outcomes) >= OUTCOMES_MAX:
         outcome = OTHER_OUTCOME
-    outcomes[outcome] += 1
+    outcomes[outcome] += count

@@ -16,7 +16,7 @@ from delayed_tracker.bookkeeper.errors import (
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.wire.connection import BookieConnection, Endpoint
 from delayed_tracker.bookkeeper.wire.replies import Status
-from delayed_tracker.bookkeeper.wire.requests import LAST_ENTRY, read_lac_request, read_request
+from delayed_tracker.bookkeeper.wire.requests import LAST_ENTRY, ReadRequests, read_lac_request
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.pulsar.v1 import bookie_pb2 as pb
 from tests.bookkeeper.wire.scripted_bookie import Peer, add_of, connected, connection_to, echo, reply_to
@@ -31,7 +31,7 @@ async def test_each_reply_goes_to_its_request():
         await peer.until_closed()
 
     async with connected(backwards) as (connection, bookie):
-        replies = await asyncio.gather(*(connection.call(read_request(77, entry)) for entry in (4, 5, 6)))
+        replies = await asyncio.gather(*(connection.call(ReadRequests(77).of(entry)) for entry in (4, 5, 6)))
 
         assert [reply.body for reply in replies] == [b"4", b"5", b"6"]
         assert bookie.connections == 1
@@ -140,7 +140,7 @@ async def test_bytes_in_flight_are_bounded():
     }
 
     async with connected(Peer.until_closed, **settings) as (connection, _):
-        held = connection.send(read_request(77, 0))
+        held = connection.send(ReadRequests(77).of(0))
         large = connection.send(add_of(0, bytes(60_000)))
         with pytest.raises(TooManyInFlight, match="in_flight_bytes_max=100000"):
             connection.send(add_of(1, bytes(60_000)))
@@ -193,7 +193,7 @@ async def test_a_late_reply_is_no_reply():
         await echo(peer)
 
     async with connected(late, read_timeout_ms=500, add_timeout_ms=60_000) as (connection, bookie):
-        read, add = connection.send(read_request(77, 3)), connection.send(add_of(4))
+        read, add = connection.send(ReadRequests(77).of(3)), connection.send(add_of(4))
         assert (await add).entry_id == 4
         with pytest.raises(
             RequestTimedOut, match=r"bookie b1: no reply to READ_ENTRY of 77:3 within .* may still be done"
@@ -217,10 +217,10 @@ async def test_each_request_has_its_own_time():
 
     async with connected(only_adds, read_timeout_ms=100) as (connection, _):
         loop = asyncio.get_running_loop()
-        first, began = connection.send(read_request(77, 1)), loop.time()
+        first, began = connection.send(ReadRequests(77).of(1)), loop.time()
         while loop.time() < began + 0.02:
             await connection.call(add_of())
-        second = connection.send(read_request(77, 2))
+        second = connection.send(ReadRequests(77).of(2))
         await connection.call(add_of())
 
         for read in (first, second):
@@ -235,7 +235,7 @@ async def test_a_silent_bookie_is_left():
         connection,
         bookie,
     ):
-        add, read = connection.send(add_of()), connection.send(read_request(77, 3))
+        add, read = connection.send(add_of()), connection.send(ReadRequests(77).of(3))
         with pytest.raises(
             RequestTimedOut, match=r"bookie b1: no reply in time, and nothing else for .* ms; the connection was"
         ):
@@ -259,7 +259,7 @@ async def test_requests_without_replies_are_bounded():
     async with connected(forgetful, in_flight_requests_max=4, read_timeout_ms=20) as (connection, _):
         failures = []
         while connection._channel is None or connection._channel.error is None:
-            reads = [connection.send(read_request(77, entry)) for entry in range(3)]
+            reads = [connection.send(ReadRequests(77).of(entry)) for entry in range(3)]
             await connection.call(add_of())
             failures += await asyncio.gather(*reads, return_exceptions=True)
 
@@ -388,6 +388,6 @@ async def test_reads_of_the_last_entry_may_name_any():
         await echo(peer)
 
     async with connected(last) as (connection, _):
-        assert (await connection.call(read_request(77, LAST_ENTRY))).entry_id == 41
-        assert (await connection.call(read_request(77, LAST_ENTRY))).entry_id == LAST_ENTRY
+        assert (await connection.call(ReadRequests(77).of(LAST_ENTRY))).entry_id == 41
+        assert (await connection.call(ReadRequests(77).of(LAST_ENTRY))).entry_id == LAST_ENTRY
         assert (await connection.call(read_lac_request(77))).status == Status.OK

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from delayed_tracker.bookkeeper.errors import BookieReplyInvalid
-from delayed_tracker.bookkeeper.wire.requests import read_request
+from delayed_tracker.bookkeeper.wire.requests import ReadRequests
 from delayed_tracker.pulsar.v1 import bookie_pb2 as pb
 from tests.bookkeeper.wire.scripted_bookie import Peer, Script, add_of, connected, framed, reply_to
 
@@ -61,7 +61,7 @@ async def test_what_is_no_reply_ends_the_connection(answer):
         await peer.until_closed()
 
     async with connected(hostile, frame_bytes_max=65_536) as (connection, _):
-        sent = [connection.send(add_of()), connection.send(read_request(77, 5))]
+        sent = [connection.send(add_of()), connection.send(ReadRequests(77).of(5))]
         failures = await asyncio.gather(*sent, return_exceptions=True)
 
         failed = failures[1]

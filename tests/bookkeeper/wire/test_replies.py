@@ -1,4 +1,4 @@
-"""Tests of the parsing of replies: the cut of large ones equals protobuf's reading, and nonsense is refused."""
+"""Tests of the parsing of replies: expected ones are told as protobuf would, and nonsense is refused."""
 
 import pytest
 from google.protobuf.message import DecodeError
@@ -6,11 +6,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from delayed_tracker.bookkeeper.wire.frames import FrameInvalid
-from delayed_tracker.bookkeeper.wire.replies import _CUT_BYTES_MIN, Reply, Status, _cut_body, parse_reply
-from delayed_tracker.bookkeeper.wire.requests import Operation
+from delayed_tracker.bookkeeper.wire.replies import Reply, Status, good_body, parse_reply
+from delayed_tracker.bookkeeper.wire.requests import Operation, ReadRequests, Request, reply_header
 from delayed_tracker.pulsar.v1 import bookie_pb2 as pb
+from tests.bookkeeper.wire.scripted_bookie import add_of
 
-BODY = b"b" * _CUT_BYTES_MIN
+BODY = b"b" * 16_384
+ADD, READ = add_of(3), ReadRequests(77).of(3)
 
 
 def header(operation: int, txn_id: int = 5) -> pb.BKPacketHeader:
@@ -32,25 +34,37 @@ def test_a_read_has_its_body(body):
     assert parsed(read_reply(body)) == Reply(5, Operation.READ_ENTRY, Status.OK, 77, 3, body)
 
 
-def test_large_replies_are_cut():
-    """The body of a large reply as bookies encode it does not go through protobuf."""
-    response = read_reply(BODY)
-    cut = _cut_body(response.SerializeToString())
+def body_in(message: bytes, request: Request) -> bytes | None:
+    """Return what a good reply to this request has, as a connection reads it whose transaction ids are at 5."""
+    header = reply_header(request.operation, 5)
+    return good_body(message, len(header), request) if message.startswith(header) else None
 
-    assert cut is not None
-    rest, read, body = cut
-    assert body == BODY
-    assert len(rest) + len(read) < 40
+
+@pytest.mark.parametrize("body", [b"", b"x", bytes(127), bytes(128), BODY])
+@pytest.mark.parametrize("as_sent", [bytes, memoryview])
+def test_a_good_reply_is_expected(body, as_sent):
+    """A good reply as bookies encode it does not go through protobuf, be it small or large."""
+    read = pb.ReadResponse(status=0, ledgerId=77, entryId=3, body=body)
+    for last_confirmed in ({}, {"maxLAC": 2**63 - 1}, {"maxLAC": -1}):
+        read.MergeFrom(pb.ReadResponse(**last_confirmed))
+        message = pb.Response(header=header(pb.READ_ENTRY), status=0, readResponse=read).SerializeToString()
+        assert good_body(as_sent(message), len(reply_header(Operation.READ_ENTRY, 5)), READ) == body
+    add = pb.AddResponse(status=0, ledgerId=77, entryId=3)
+    message = pb.Response(header=header(pb.ADD_ENTRY), status=0, addResponse=add).SerializeToString()
+    assert body_in(message, ADD) == b""
+    assert body_in(message, READ) is None
+    assert body_in(message, add_of(4)) is None
 
 
 @given(data=st.data())
-def test_a_cut_reply_is_what_protobuf_reads(data):
-    """A large reply in any order of fields, with repeated, unknown and missing ones, is read as protobuf reads it."""
+def test_a_reply_is_what_protobuf_reads(data):
+    """A reply in any order of fields, with repeated, unknown and missing ones, is read as protobuf reads it."""
     inner_fields = [
         pb.ReadResponse(status=0), pb.ReadResponse(ledgerId=77), pb.ReadResponse(entryId=3), pb.ReadResponse(maxLAC=9),
         pb.ReadResponse(body=BODY), pb.ReadResponse(body=b"short"), pb.ReadResponse(status=403),
+        pb.ReadResponse(status=0, ledgerId=77, entryId=3), pb.ReadResponse(entryId=4),
     ]  # fmt: skip
-    unknown = [b"\xf2\x3f\x03abc", b"\xf1\x3f12345678", b"\xf8\x3f\x05", b"\xa2\x06"]
+    unknown = [b"\xf2\x3f\x03abc", b"\xf1\x3f12345678", b"\xf8\x3f\x05", b"\xa2\x06", b"\x28", b"\xff"]
     pieces = [piece.SerializePartialToString() for piece in inner_fields] + unknown
     inner = b"".join(pieces[place] for place in data.draw(st.lists(st.integers(0, len(pieces) - 1), max_size=8)))
     outer = [
@@ -61,15 +75,29 @@ def test_a_cut_reply_is_what_protobuf_reads(data):
         b"\xf2\x3f" + varint(len(BODY)) + BODY,
         *unknown,
     ]
-    message = b"".join(outer[place] for place in data.draw(st.lists(st.integers(0, len(outer) - 1), max_size=7)))
+    places = data.draw(st.just([0, 1, 3]) | st.lists(st.integers(0, len(outer) - 1), max_size=7))
+    message = b"".join(outer[place] for place in places)
 
     reply, expected = outcome(parse_reply, message), outcome(parsed_by_protobuf, message)
     # By themselves, or an error would show the large bodies.
     assert (reply and reply.body) == (expected and expected.body)
     assert reply == expected
+    body = body_in(message, READ)
+    assert body is None or expected == Reply(5, Operation.READ_ENTRY, Status.OK, 77, 3, body)
 
 
-@pytest.mark.parametrize("missing", [1, 2, 3, 100, _CUT_BYTES_MIN // 2])
+@given(cut=st.integers(1, 60), end=st.binary(max_size=40), body=st.binary(max_size=300))
+def test_a_damaged_reply_is_not_expected(cut, end, body):
+    """A good reply whose end is another one is either what protobuf reads, or left to protobuf."""
+    message = read_reply(body).SerializeToString()
+    message = message[: max(len(message) - cut, 0)] + end
+
+    found, expected = body_in(message, READ), outcome(parsed_by_protobuf, message)
+
+    assert found is None or expected == Reply(5, Operation.READ_ENTRY, Status.OK, 77, 3, found)
+
+
+@pytest.mark.parametrize("missing", [1, 2, 3, 100, 8_192])
 def test_a_reply_without_its_end_is_refused(missing):
     """A large reply whose last bytes are missing is refused, be its body whole or not."""
     message = read_reply(BODY + BODY).SerializeToString()
@@ -174,8 +202,10 @@ def test_a_reply_that_contradicts_itself_is_refused(response):
         parsed(response)
 
 
-@given(octets=st.binary(max_size=200), padding=st.sampled_from([0, _CUT_BYTES_MIN]))
-@example(b"\xa2\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", _CUT_BYTES_MIN)
+@given(octets=st.binary(max_size=200), padding=st.sampled_from([0, 16_384]))
+@example(b"\xa2\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 16_384)
 def test_arbitrary_bytes_are_a_reply_or_refused(octets, padding):
     """No bytes raise anything but FrameInvalid."""
-    outcome(parse_reply, octets + b"\xff" * padding)
+    message = octets + b"\xff" * padding
+    outcome(parse_reply, message)
+    good_body(message, 0, READ)

@@ -10,9 +10,11 @@ from delayed_tracker.bookkeeper.wire.digest import Digest, DigestType, master_ke
 from delayed_tracker.bookkeeper.wire.requests import (
     LAST_ENTRY,
     AddRequests,
+    Operation,
+    ReadRequests,
     Request,
     read_lac_request,
-    read_request,
+    reply_header,
     start_tls_request,
     write_lac_request,
 )
@@ -28,7 +30,7 @@ ids = st.integers(0, 2**63 - 1)
 
 def parsed(request: Request, txn_id: int) -> pb.Request:
     """Return the request as protobuf reads its frame, whose length has to be right."""
-    frame = request.head(txn_id) + request.payload
+    frame = request.head(reply_header(request.operation, txn_id)) + request.payload
     assert struct.unpack_from(">i", frame) == (len(frame) - 4,)
     assert request.frame_bytes - 10 <= len(frame) <= request.frame_bytes
     return pb.Request.FromString(frame[4:])
@@ -38,12 +40,12 @@ def test_worked_example_of_an_add():
     """An add of worked example J (ledger 77, entry 0, payload hello) has the 84 bytes of example K."""
     request = add_of()
 
-    assert (request.head(1) + request.payload).hex() == ADD
+    assert (request.head(reply_header(Operation.ADD_ENTRY, 1)) + request.payload).hex() == ADD
 
 
 def test_worked_example_of_a_read():
     """A read of the last entry has the bytes of example K."""
-    assert read_request(77, LAST_ENTRY).head(1).hex() == READ_LAST
+    assert ReadRequests(77).of(LAST_ENTRY).head(reply_header(Operation.READ_ENTRY, 1)).hex() == READ_LAST
 
 
 def test_worked_example_of_a_key():
@@ -79,7 +81,7 @@ def test_a_payload_is_never_copied():
 @pytest.mark.parametrize("entry_id", [0, 7, LAST_ENTRY])
 def test_a_fencing_read_is_urgent_and_has_the_key(entry_id):
     """A read that fences carries flag, key and priority; a plain read none of them."""
-    fencing, plain = parsed(read_request(5, entry_id, fence_key=KEY), 9), parsed(read_request(5, entry_id), 9)
+    fencing, plain = parsed(ReadRequests(5, fence_key=KEY).of(entry_id), 9), parsed(ReadRequests(5).of(entry_id), 9)
 
     assert fencing.readRequest.HasField("flag")
     assert (fencing.readRequest.flag, fencing.readRequest.masterKey) == (pb.ReadRequest.FENCE_LEDGER, KEY)
@@ -106,5 +108,5 @@ def test_other_requests_are_what_protobuf_reads():
 def test_errors_name_the_request_without_its_bytes():
     """The text of a request has operation, ledger and entry, and neither key nor payload."""
     assert str(add_of(3)) == "ADD_ENTRY of 77:3"
-    assert str(read_request(77, LAST_ENTRY)) == "READ_ENTRY of 77"
+    assert str(ReadRequests(77).of(LAST_ENTRY)) == "READ_ENTRY of 77"
     assert "hello" not in repr(add_of(3))

@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from delayed_tracker.bookkeeper.errors import BookieReplyInvalid, BookieUnavailable, ClientClosed, TlsRefused
 from delayed_tracker.bookkeeper.wire.replies import Status
-from delayed_tracker.bookkeeper.wire.requests import read_request
+from delayed_tracker.bookkeeper.wire.requests import ReadRequests
 from delayed_tracker.pulsar.v1 import bookie_pb2 as pb
 from tests.bookkeeper.wire.scripted_bookie import Peer, add_of, connected, framed, reply_to
 
@@ -69,7 +69,7 @@ async def test_requests_wait_for_the_handshake(bookies_side, trusting):
     async with connected(secure, tls=trusting) as (connection, _):
         sent = [connection.send(add_of(0, large)), connection.send(add_of(1))]
         assert [reply.status for reply in await asyncio.gather(*sent)] == [Status.OK, Status.OK]
-        assert (await connection.call(read_request(77, 0))).body == large
+        assert (await connection.call(ReadRequests(77).of(0))).body == large
 
     assert bodies == [large, b"hello"]
 

@@ -53,8 +53,8 @@ class Ledger:
             on_settled=self.note_settled,
         )
 
-    def note_settled(self, count):
-        self.settled += count
+    def note_settled(self, payload_bytes, _):
+        self.settled += payload_bytes
 
     async def until_replied(self, *names):
         """Wait until the replies of bookies to all requests so far have been noted."""

@@ -18,11 +18,11 @@ def begun(quorums=(3, 2, 2), *, count=1, change_early=True):
 
 def test_an_add_is_answered_by_its_ack_quorum():
     adds = begun((3, 3, 2))
-    adds.stored(0, 2, "c")
+    adds.stored((0,), 2, "c")
     assert adds.answered() == 0
-    adds.stored(0, 2, "c")
+    adds.stored((0,), 2, "c")
     assert adds.answered() == 0
-    adds.stored(0, 0, "a")
+    adds.stored((0,), 0, "a")
     assert adds.answered() == 1
     assert (adds.first_entry_id, adds.next_entry_id) == (1, 1)
 
@@ -31,28 +31,28 @@ def test_adds_are_answered_in_the_order_of_their_entries():
     adds = begun(count=3)
     for entry_id in (2, 1):
         for index in Quorums(3, 2, 2).write_set(entry_id):
-            adds.stored(entry_id, index, THREE[index])
+            adds.stored((entry_id,), index, THREE[index])
     assert adds.answered() == 0
-    adds.stored(0, 0, "a")
-    adds.stored(0, 1, "b")
+    adds.stored((0,), 0, "a")
+    adds.stored((0,), 1, "b")
     assert adds.answered() == 3
 
 
 def test_a_change_takes_back_what_the_replaced_bookie_stored():
     adds = begun(count=2)
-    adds.stored(1, 1, "b")
-    adds.stored(1, 2, "c")
+    adds.stored((1,), 1, "b")
+    adds.stored((1,), 2, "c")
     adds.failed(0, 1, "b")
     assert adds.to_replace() == {1}
     adds.begin_change()
     assert not adds.add()
     assert sorted(adds.end_change(("a", "d", "c"))) == [(0, 1), (1, 1), (2, 0), (2, 2)]
-    adds.stored(0, 0, "a")
-    adds.stored(0, 1, "d")
+    adds.stored((0,), 0, "a")
+    adds.stored((0,), 1, "d")
     assert adds.answered() == 1
-    adds.stored(1, 1, "b")  # late, and no longer in the ensemble
+    adds.stored((1,), 1, "b")  # late, and no longer in the ensemble
     assert adds.answered() == 0
-    adds.stored(1, 1, "d")
+    adds.stored((1,), 1, "d")
     assert adds.answered() == 1
 
 
@@ -60,20 +60,20 @@ def test_every_answer_counts_beyond_the_quorum():
     """Else the change would take back one of two, although three bookies have it."""
     adds = begun((3, 3, 2), count=2)
     for index, bookie in enumerate(THREE):
-        adds.stored(1, index, bookie)
+        adds.stored((1,), index, bookie)
     adds.failed(0, 0, "a")
     adds.begin_change()
     adds.end_change(("d", "b", "c"))
-    adds.stored(0, 1, "b")
-    adds.stored(0, 2, "c")
+    adds.stored((0,), 1, "b")
+    adds.stored((0,), 2, "c")
     assert adds.answered() == 2
 
 
 def test_nothing_is_answered_while_the_ensemble_changes():
     adds = begun()
     adds.begin_change()
-    adds.stored(0, 0, "a")
-    adds.stored(0, 1, "b")
+    adds.stored((0,), 0, "a")
+    adds.stored((0,), 1, "b")
     assert adds.answered() == 0
     assert list(adds.end_change(THREE)) == []
     assert adds.answered() == 1
@@ -84,13 +84,13 @@ def test_an_entry_outside_the_write_set_of_the_failed_bookie_does_not_hang():
     for entry_id in (0, 1):
         for index in Quorums(3, 2, 2).write_set(entry_id):
             if entry_id:
-                adds.stored(entry_id, index, THREE[index])
-    adds.stored(0, 0, "a")
+                adds.stored((entry_id,), index, THREE[index])
+    adds.stored((0,), 0, "a")
     adds.failed(0, 1, "b")
     adds.begin_change()
     adds.end_change(("a", "d", "c"))
-    adds.stored(0, 1, "d")
-    adds.stored(1, 1, "d")
+    adds.stored((0,), 1, "d")
+    adds.stored((1,), 1, "d")
     assert adds.answered() == 2
 
 
@@ -117,8 +117,8 @@ def test_a_failure_beyond_the_quorum_may_be_borne(change_early):
 
 def test_a_failure_after_the_quorum_changes_nothing():
     adds = begun((3, 3, 2))
-    adds.stored(0, 1, "b")
-    adds.stored(0, 2, "c")
+    adds.stored((0,), 1, "b")
+    adds.stored((0,), 2, "c")
     adds.failed(0, 0, "a")
     assert adds.to_replace() == frozenset()
 
@@ -156,7 +156,7 @@ class Bookies:
             self.adds.failed(entry_id, index, bookie)
         else:
             self.stored.setdefault(bookie, set()).add(entry_id)
-            self.adds.stored(entry_id, index, bookie)
+            self.adds.stored((entry_id,), index, bookie)
 
     def change(self):
         """Replace the failed bookies in a new segment, from the first add that is not answered on."""

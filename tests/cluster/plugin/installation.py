@@ -17,6 +17,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "delayedDeliveryTrackerFactoryClassName": FACTORY,
     "delayedTrackerCallTimeoutMillis": "5000",
     "transactionCoordinatorEnabled": "true",
+    # A broker stops reading a connection that has so many sends pending. If it was frozen and lost its topics meanwhile, it
+    # never counts these sends down (Pulsar 4.2.4): all that a client asks it on this connection stays without an answer.
+    "maxPendingPublishRequestsPerConnection": "1000000",
 }
 
 

@@ -1,5 +1,6 @@
 """Bounds by bytes how many entries are read ahead, although nobody knows the size of an entry before it is read."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
@@ -32,9 +33,13 @@ class AheadBound:
         self.entries = 1
         """Entries that may be on their way, from 1. It is 1 until the first size is known."""
 
-    def seen(self, payload_bytes: int) -> None:
-        """Expect the next entries to be as large as the largest of the latest ones."""
-        self._largest = max(payload_bytes, self._largest - self._largest // _HALF_LIFE, _ENTRY_BYTES_MIN)
+    def seen(self, payload_bytes: Iterable[int]) -> None:
+        """Expect the next entries to be as large as the largest of the latest ones, whose sizes are given in order."""
+        largest = self._largest
+        for each in payload_bytes:
+            largest -= largest // _HALF_LIFE
+            largest = max(largest, each)
+        self._largest = max(largest, _ENTRY_BYTES_MIN)
         self._bound()
 
     def resize(self, bytes_ahead: int) -> None:

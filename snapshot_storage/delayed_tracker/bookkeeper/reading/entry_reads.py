@@ -15,7 +15,7 @@ from delayed_tracker.bookkeeper.reading.range_read import RangeRead
 from delayed_tracker.bookkeeper.reading.replica_search import ReplicaSearch
 from delayed_tracker.bookkeeper.wire.digest import Entry
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
-from delayed_tracker.bookkeeper.wire.requests import Request, read_request
+from delayed_tracker.bookkeeper.wire.requests import ReadRequests, Request
 
 MISSING: Final = frozenset({Status.NO_ENTRY, Status.NO_LEDGER})
 """Answers of a bookie that has no such entry. Any other refusal says nothing about it."""
@@ -35,7 +35,8 @@ class EntryReads:
     def __init__(self, access: LedgerAccess, *, fence_key: bytes | None = None) -> None:
         self.access = access
         self.speculative_s = access.settings.speculative_read_ms / 1_000
-        self._fence_key = fence_key
+        self._is_recovery = fence_key is not None
+        self._requests = ReadRequests(access.ledger_id, fence_key=fence_key)
         self._loop = asyncio.get_running_loop()
         self._avoided_until: dict[str, float] = {}
 
@@ -47,12 +48,10 @@ class EntryReads:
             bookies: ensemble of the entry.
             last: one that is asked after the others; empty for none.
         """
-        is_recovery, quorums = self._fence_key is not None, self.access.quorums
+        is_recovery, quorums = self._is_recovery, self.access.quorums
         avoided = self._avoided(bookies) | (1 << bookies.index(last) if last in bookies else 0)
         search = ReplicaSearch(quorums, entry_id, avoided=avoided, is_recovery=is_recovery)
-        read = EntryRead(
-            self, read_request(self.access.ledger_id, entry_id, fence_key=self._fence_key), bookies, search
-        )
+        read = EntryRead(self, self._requests.of(entry_id), bookies, search)
         # A recovery reads few entries, and a bookie that hangs must not delay it.
         for _ in range(quorums.write if is_recovery else 1):
             read.ask_next()
@@ -63,20 +62,23 @@ class EntryReads:
 
         Not for a recovery. Each entry is asked of the first of its bookies that is not avoided.
         """
-        assert self._fence_key is None
+        assert not self._is_recovery
         quorums, avoided = self.access.quorums, self._avoided(bookies)
         # Entries that are an ensemble's size apart have the same bookies.
         period = range(first, first + min(count, quorums.ensemble))
         asked = [bookies[quorums.in_order(entry_id, avoided)[0]] for entry_id in period]
-        return RangeRead(self.access, first, [asked[number % len(asked)] for number in range(count)])
+        requests = [self._requests.of(entry_id) for entry_id in range(first, first + count)]
+        return RangeRead(self.access, requests, [asked[number % len(asked)] for number in range(count)])
 
     async def late_entry(self, read: RangeRead, number: int) -> Entry | None:
-        """Wait for one entry of a range; return None if it is to be read by :meth:`begin`.
+        """Wait for a range, and return one of its entries; None if it is to be read by :meth:`begin`.
 
-        If it takes too long, so does every other entry of the range that has not come.
+        If that takes too long, it counts for every entry that has not come.
         """
         # The only bookie of an entry has as long as a request may take.
-        if not await read.settled(number, self.speculative_s if self.access.quorums.write > 1 else None):
+        if not read.is_settled and not await read.settled(
+            self.speculative_s if self.access.quorums.write > 1 else None
+        ):
             read.cancel()
         for bookie in read.failing:
             self.avoid(bookie)

@@ -20,7 +20,7 @@ from delayed_tracker.bookkeeper.reading.entry_reads import MISSING
 from delayed_tracker.bookkeeper.reading.ledger_access import LedgerAccess, withdraw
 from delayed_tracker.bookkeeper.wire.digest import Entry
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
-from delayed_tracker.bookkeeper.wire.requests import LAST_ENTRY, Request, read_lac_request, read_request
+from delayed_tracker.bookkeeper.wire.requests import LAST_ENTRY, ReadRequests, Request, read_lac_request
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ async def read_last_entries(
         assert reply.body is not None
         end.stored(access.digest.open(access.ledger_id, None, reply.body))
 
-    await _ask_all(access, bookies, read_request(access.ledger_id, LAST_ENTRY, fence_key=fence_key), take)
+    await _ask_all(access, bookies, ReadRequests(access.ledger_id, fence_key=fence_key).of(LAST_ENTRY), take)
     return end
 
 

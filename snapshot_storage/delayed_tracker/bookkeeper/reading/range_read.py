@@ -5,14 +5,13 @@ future and a task's turn for each entry cost more than the entry itself.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 
 from delayed_tracker.bookkeeper.errors import BookieUnavailable, BookKeeperError, DigestMismatch, TooManyInFlight
 from delayed_tracker.bookkeeper.reading.ledger_access import LedgerAccess
 from delayed_tracker.bookkeeper.wire.digest import Entry
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
-from delayed_tracker.bookkeeper.wire.requests import read_request
+from delayed_tracker.bookkeeper.wire.requests import Request
 
 
 class RangeRead:
@@ -20,13 +19,13 @@ class RangeRead:
 
     Args:
         access: to the ledger.
-        first: the first entry.
+        requests: for each entry.
         bookies: for each entry the bookie to ask.
     """
 
-    def __init__(self, access: LedgerAccess, first: int, bookies: Sequence[str]) -> None:
+    def __init__(self, access: LedgerAccess, requests: Sequence[Request], bookies: Sequence[str]) -> None:
         self._access = access
-        self._first = first
+        self._requests = requests
         self._bookies = list(bookies)
         self.failing: set[str] = set()
         """Bookies that gave an error instead of a reply, or took too long."""
@@ -36,15 +35,14 @@ class RangeRead:
         self._unanswered = set(range(len(bookies)))
         self._loop = asyncio.get_running_loop()
         self._asked_at = self._loop.time()
-        self._awaited: tuple[int, asyncio.Future[None]] | None = None
+        self._all: asyncio.Future[None] | None = None
         for bookie in dict.fromkeys(bookies):
             self._ask(bookie, [number for number, asked in enumerate(bookies) if asked == bookie])
 
     def _ask(self, bookie: str, numbers: Sequence[int]) -> None:
-        ledger_id, first = self._access.ledger_id, self._first
-        requests = [read_request(ledger_id, first + number) for number in numbers]
+        requests = [self._requests[number] for number in numbers]
         try:
-            self._access.connections.of(bookie).send_all(requests, [_Place(self, number) for number in numbers])
+            self._access.connections.of(bookie).send_all(requests, _Share(self, numbers))
         except BookieUnavailable:
             for number in numbers:
                 self.failed(number)
@@ -62,20 +60,33 @@ class RangeRead:
         entry, self._entries[number] = self._entries[number], None
         return entry
 
-    async def settled(self, number: int, patience_s: float | None) -> bool:
-        """Wait until one entry has come, or will not; return False if that takes too long.
+    def take_from(self, number: int) -> Sequence[Entry]:
+        """Return the entries from one place on that have come, once; empty if this one has not, or not right."""
+        entries: list[Entry] = []
+        for place in range(number, len(self._entries)):
+            entry = self.take(place)
+            if entry is None:
+                break
+            entries.append(entry)
+        return entries
+
+    @property
+    def is_settled(self) -> bool:
+        """True if every entry has come, or will not."""
+        return not self._unanswered
+
+    async def settled(self, patience_s: float | None) -> bool:
+        """Wait until every entry has come, or will not; return False if that takes too long.
 
         Args:
-            number: its place in the range.
             patience_s: seconds from the request on; None for as long as a request may take.
         """
-        if number not in self._unanswered:
-            return True
-        self._awaited = (number, self._loop.create_future())
+        # To be woken for each entry would cost more than the entry.
+        self._all = self._loop.create_future()
         left_s = None if patience_s is None else max(0.0, self._asked_at + patience_s - self._loop.time())
-        await asyncio.wait([self._awaited[1]], timeout=left_s)
-        self._awaited = None
-        return number not in self._unanswered
+        await asyncio.wait([self._all], timeout=left_s)
+        self._all = None
+        return self.is_settled
 
     def failed_from(self, number: int) -> list[int]:
         """Return the places from this one on whose entries will not come, ascending. No later one was taken."""
@@ -91,43 +102,48 @@ class RangeRead:
         self.failing.update(self._bookies[number] for number in self._unanswered)
         self._unanswered.clear()
 
-    def replied(self, number: int, reply: Reply) -> None:
-        """Take the reply to the request for one entry."""
-        if reply.status == Status.OK and reply.body is not None:
-            with contextlib.suppress(DigestMismatch):  # the other bookies are asked, and the error names what they have
-                self._entries[number] = self._access.digest.open(
-                    self._access.ledger_id, self._first + number, reply.body
-                )
-        self._settle(number)
+    def came(self, numbers: Sequence[int], bodies: Sequence[bytes]) -> None:
+        """Take the stored bodies of entries."""
+        open_body, ledger_id = self._access.digest.open, self._access.ledger_id
+        for number, body in zip(numbers, bodies, strict=True):
+            try:
+                self._entries[number] = open_body(ledger_id, self._requests[number].entry_id, body)
+            except DigestMismatch:  # the other bookies are asked, and the error names what they have
+                continue
+        self.settle(numbers)
 
     def failed(self, number: int) -> None:
         """Note that one entry was not answered, by whatever error."""
         self.failing.add(self._bookies[number])
-        self._settle(number)
+        self.settle((number,))
 
-    def _settle(self, number: int) -> None:
-        self._unanswered.discard(number)
-        if self._awaited is not None and self._awaited[0] == number and not self._awaited[1].done():
-            self._awaited[1].set_result(None)
+    def settle(self, numbers: Sequence[int]) -> None:
+        """Note that nothing more will come for entries."""
+        self._unanswered.difference_update(numbers)
+        if not self._unanswered and self._all is not None and not self._all.done():
+            self._all.set_result(None)
 
 
-class _Place:
-    """Place of one entry in a :class:`RangeRead`."""
+class _Share:
+    """Takes what one bookie replies to the requests for some entries of a :class:`RangeRead`."""
 
-    __slots__ = ("_number", "_read")
-
-    def __init__(self, read: RangeRead, number: int) -> None:
+    def __init__(self, read: RangeRead, numbers: Sequence[int]) -> None:
         self._read = read
-        self._number = number
+        self._numbers = numbers
 
-    def done(self) -> bool:
+    def is_withdrawn(self) -> bool:
         return self._read.is_over
 
-    def cancelled(self) -> bool:
-        return self._read.is_over
+    def succeeded(self, numbers: Sequence[int], bodies: Sequence[bytes]) -> None:
+        if not self._read.is_over:
+            self._read.came([self._numbers[number] for number in numbers], bodies)
 
-    def set_result(self, result: Reply, /) -> None:
-        self._read.replied(self._number, result)
+    def replied(self, number: int, reply: Reply) -> None:
+        if not self._read.is_over and reply.status == Status.OK and reply.body is not None:
+            self._read.came((self._numbers[number],), (reply.body,))
+        elif not self._read.is_over:
+            self._read.settle((self._numbers[number],))
 
-    def set_exception(self, _: BookKeeperError, /) -> None:
-        self._read.failed(self._number)
+    def failed(self, number: int, _: BookKeeperError) -> None:
+        if not self._read.is_over:
+            self._read.failed(self._numbers[number])

@@ -1,7 +1,7 @@
 """Reads one ledger, which may be written meanwhile."""
 
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final, NamedTuple
 
@@ -127,11 +127,12 @@ class LedgerReader:
                 while next_id <= end and (room := bound.entries - (next_id - yielded)) >= min(_RANGE, bound.entries):
                     ahead.append(self._begin_range(next_id, min(room, _RANGE, end + 1 - next_id)))
                     next_id += ahead[-1].entry_count
-                async with aclosing(self._entries_of(ahead[0])) as entries:
-                    async for entry in entries:
-                        bound.seen(len(entry.payload))
-                        yielded += 1
-                        yield entry
+                async with aclosing(self._entries_of(ahead[0])) as come:
+                    async for entries in come:
+                        bound.seen([len(entry.payload) for entry in entries])
+                        for entry in entries:
+                            yielded += 1
+                            yield entry
                 ahead.popleft()
         finally:
             for begun in ahead:
@@ -179,22 +180,29 @@ class LedgerReader:
         read = self._reads.begin_range(first, count, bookies) if count > 1 else self._reads.begin(first, bookies)
         return _BegunRange(first, count, self._current.version, read)
 
-    async def _entries_of(self, begun: _BegunRange) -> AsyncGenerator[Entry, None]:
-        """Yield the entries of a range. Those that do not come at once are read again, from their other bookies too."""
+    async def _entries_of(self, begun: _BegunRange) -> AsyncGenerator[Sequence[Entry], None]:
+        """Yield the entries of a range as they come. Those that do not are read again, from their other bookies too."""
         read = begun.read
         if isinstance(read, EntryRead):
-            yield await self._finish(_Begun(begun.first, begun.version, read))
+            yield [await self._finish(_Begun(begun.first, begun.version, read))]
             return
         again: dict[int, _Begun] = {}
+        number = 0
         try:
-            for number in range(begun.entry_count):
-                entry = read.take(number) or await self._reads.late_entry(read, number)
+            while number < begun.entry_count:
+                entries = read.take_from(number)
+                number += len(entries)
+                if entries:
+                    yield entries
+                    continue
+                entry = await self._reads.late_entry(read, number)
                 if entry is None:
                     for failed in read.failed_from(number):
                         if failed not in again:
                             again[failed] = self._begin(begun.first + failed, last=read.bookie_of(failed))
                     entry = await self._finish(again.pop(number))
-                yield entry
+                number += 1
+                yield [entry]
         finally:
             for each in again.values():
                 each.read.cancel()

@@ -106,7 +106,7 @@ class LedgerRecovery:
                 entry = await ahead.popleft().outcome()
                 if entry is None:
                     break
-                bound.seen(len(entry.payload))
+                bound.seen((len(entry.payload),))
                 if adds is None:
                     adds = self._adds(bookies, entry, segments)
                 if len(adding) >= bound.entries:
@@ -133,7 +133,7 @@ class LedgerRecovery:
             segments=segments,
             connections=access.connections,
             settings=access.settings,
-            on_settled=lambda _: None,
+            on_settled=lambda _bytes, _count: None,
             earlier_bytes=first.length - len(first.payload),
             is_recovery=True,
         )

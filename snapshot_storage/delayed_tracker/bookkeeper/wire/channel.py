@@ -10,9 +10,9 @@ frame), and what :class:`FrameReader` and protobuf hold of one reply: at most th
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Final
 
 from delayed_tracker.bookkeeper.errors import (
     AuthenticationDemanded,
@@ -22,10 +22,17 @@ from delayed_tracker.bookkeeper.errors import (
     RequestTimedOut,
 )
 from delayed_tracker.bookkeeper.stats import BookieCounters
+from delayed_tracker.bookkeeper.wire.batch import Answers, Batch, FutureReply
 from delayed_tracker.bookkeeper.wire.frames import FrameInvalid, FrameReader
 from delayed_tracker.bookkeeper.wire.in_flight import InFlight
-from delayed_tracker.bookkeeper.wire.replies import Reply, Status, parse_reply
-from delayed_tracker.bookkeeper.wire.requests import OPERATION_NAMES, Operation, Request, start_tls_request
+from delayed_tracker.bookkeeper.wire.replies import Reply, Status, good_body, parse_reply
+from delayed_tracker.bookkeeper.wire.requests import (
+    OPERATION_NAMES,
+    Operation,
+    Request,
+    reply_header,
+    start_tls_request,
+)
 
 WRITE_BUFFER_BYTES: Final = 256 * 1024
 """Bytes that the transport may hold before requests wait."""
@@ -33,37 +40,6 @@ _JOINED_BYTES_MAX: Final = 64 * 1024
 """Payloads and heads are copied into one write up to this size; larger payloads are written by themselves."""
 _TIMER_STEP_S: Final = 0.05
 """Time-outs are looked for at most this often, so they are up to 50 ms late."""
-
-
-class Answer(Protocol):
-    """Takes the outcome of one request: a future, or a place among the answers to many requests."""
-
-    def done(self) -> bool:
-        """Return True if the outcome is not needed any more."""
-        ...
-
-    def cancelled(self) -> bool:
-        """Return True if a request that is not written yet need not be."""
-        ...
-
-    def set_result(self, result: Reply, /) -> None:
-        """Take the reply."""
-        ...
-
-    def set_exception(self, exception: BookKeeperError, /) -> None:
-        """Take the error that stands in its place."""
-        ...
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A request without a reply."""
-
-    request: Request
-    reply: Answer
-    sent_at: float
-    deadline: float
-    written_at: float | None = None
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -107,9 +83,10 @@ class Channel(asyncio.BufferedProtocol):
         # True from the reply to START_TLS to the end of the handshake.
         self._is_clear_over = False
         self._next_txn = 0
-        self._waiting: dict[int, _Waiting] = {}
-        self._unsent: deque[int] = deque()
-        self._overdue: set[int] = set()
+        # By the header of the reply: the batch of the request, and its number there.
+        self._waiting: dict[bytes, tuple[Batch, int]] = {}
+        self._unsent: deque[Batch] = deque()
+        self._overdue: set[bytes] = set()
         self._flushing: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard_at = self._loop.time()
@@ -119,14 +96,14 @@ class Channel(asyncio.BufferedProtocol):
 
         The future fails with BookieUnavailable, or with RequestTimedOut after ``timeout_s`` seconds.
         """
-        reply: asyncio.Future[Reply] = self._loop.create_future()
-        self.send_all((request,), (reply,), timeout_s)
-        return reply
+        reply = FutureReply(request, self._next_txn)
+        self.send_all((request,), reply, timeout_s)
+        return reply.future
 
-    def send_all(self, requests: Sequence[Request], answers: Sequence[Answer], timeout_s: float) -> None:
-        """Send requests as :meth:`send` does; each has its answer."""
+    def send_all(self, requests: Sequence[Request], answers: Answers, timeout_s: float) -> None:
+        """Send requests of one kind as :meth:`send` does."""
         assert self.error is None
-        self._unsent.extend(self._begin(requests, answers, timeout_s))
+        self._unsent.append(self._begin(requests, answers, timeout_s))
         if self._flushing is None:
             self._flushing = self._loop.call_soon(self._flush)
 
@@ -135,11 +112,11 @@ class Channel(asyncio.BufferedProtocol):
         assert self._transport is not None
         request = start_tls_request()
         self._in_flight.take_at_once(request.frame_bytes)
-        reply: asyncio.Future[Reply] = self._loop.create_future()
-        (txn,) = self._begin((request,), (reply,), timeout_s)
-        self._waiting[txn].written_at = self._loop.time()
-        self._transport.write(request.head(txn))
-        return reply
+        reply = FutureReply(request, self._next_txn)
+        batch = self._begin((request,), reply, timeout_s)
+        batch.written, batch.written_at = 1, self._loop.time()
+        self._transport.write(request.head(batch.headers[0]))
+        return reply.future
 
     def hand_over(self) -> None:
         """Leave the transport to the TLS handshake, which closes it if it fails."""
@@ -175,9 +152,9 @@ class Channel(asyncio.BufferedProtocol):
         self._overdue.clear()
         # First the owner, so that who is woken here and sends again is told of the back-off.
         self._on_end(error)
-        for row in waiting:
-            self._in_flight.give(row.request.frame_bytes)
-            self._fail(row, error)
+        for batch, number in waiting:
+            self._in_flight.give(batch.requests[number].frame_bytes)
+            self._fail(batch, number, error)
 
     # asyncio's side
 
@@ -226,14 +203,14 @@ class Channel(asyncio.BufferedProtocol):
 
     # requests
 
-    def _begin(self, requests: Sequence[Request], answers: Sequence[Answer], timeout_s: float) -> range:
-        """Note requests that wait for replies from now on; return their transaction ids."""
-        now, first = self._loop.time(), self._next_txn
-        for request, answer in zip(requests, answers, strict=True):
-            self._waiting[self._next_txn] = _Waiting(request, answer, now, now + timeout_s)
-            self._next_txn += 1
+    def _begin(self, requests: Sequence[Request], answers: Answers, timeout_s: float) -> Batch:
+        """Note requests that wait for replies from now on."""
+        now = self._loop.time()
+        batch = Batch(requests, answers, self._next_txn, now=now, timeout_s=timeout_s)
+        self._next_txn += len(requests)
+        self._waiting.update(zip(batch.headers, zip(repeat(batch), range(len(requests))), strict=False))
         self._set_timer(now + timeout_s)
-        return range(first, self._next_txn)
+        return batch
 
     def _flush(self) -> None:
         """Write requests until there are none left or the transport has enough."""
@@ -243,55 +220,112 @@ class Channel(asyncio.BufferedProtocol):
         transport = self._transport
         if not self._is_open or transport is None:
             return
-        now = self._loop.time()
         joined: list[bytes] = []
         joined_bytes = 0
-        while self._unsent and not self._is_paused and not transport.is_closing():
-            txn = self._unsent.popleft()
-            row = self._waiting.get(txn)
-            if row is None:
-                continue
-            if row.reply.cancelled():
-                self._release(txn)
-                continue
-            row.written_at = now
-            request = row.request
-            head = request.head(txn)
-            if joined and joined_bytes + len(head) + len(request.payload) > _JOINED_BYTES_MAX:
-                transport.write(b"".join(joined))
+        for piece in self._unwritten():
+            joined.append(piece)
+            joined_bytes += len(piece)
+            if joined_bytes >= _JOINED_BYTES_MAX:
+                # A large payload is the last of them.
+                large = joined.pop() if len(piece) > _JOINED_BYTES_MAX else b""
+                if joined:
+                    transport.write(b"".join(joined))
+                if large:
+                    transport.write(large)
                 joined, joined_bytes = [], 0
-            if len(request.payload) > _JOINED_BYTES_MAX:
-                transport.write(head)
-                transport.write(request.payload)
-                continue
-            joined += (head, request.payload)
-            joined_bytes += len(head) + len(request.payload)
-        if joined and not transport.is_closing():
+        if joined:
             transport.write(b"".join(joined))
 
+    def _unwritten(self) -> Iterator[bytes]:
+        """Yield heads and payloads of requests that count as written from then on, until the transport has enough."""
+        now = self._loop.time()
+        while self._unsent and self._may_write():
+            batch = self._unsent[0]
+            if batch.is_written or not self._is_needed(batch):
+                self._unsent.popleft()
+                continue
+            if batch.written_at is None:
+                batch.written_at = now
+            for number in range(batch.written, len(batch.requests)):
+                batch.written += 1
+                request = batch.requests[number]
+                yield request.head(batch.headers[number])
+                if request.payload:
+                    yield request.payload
+                if not self._may_write():
+                    break
+
+    def _may_write(self) -> bool:
+        return not self._is_paused and self._transport is not None and not self._transport.is_closing()
+
+    def _is_needed(self, batch: Batch) -> bool:
+        """Return False if the requests that are not written yet have timed out, or are withdrawn now."""
+        if batch.headers[batch.written] not in self._waiting:
+            return False
+        if not batch.answers.is_withdrawn():
+            return True
+        for header in batch.headers[batch.written :]:
+            self._release(header)
+        return False
+
     def _take_in(self, nbytes: int) -> None:
+        """Complete requests; good replies to requests of one batch that follow each other are given on together."""
+        run: Batch | None = None
+        numbers: list[int] = []
+        bodies: list[bytes] = []
         for message in self._reader.received(nbytes):
+            header_bytes = 2 + message[1] if len(message) > 1 else 0
+            header = bytes(message[:header_bytes])
+            batch, number = self._waiting.get(header, (None, 0))
+            if batch is not None and number < batch.written:
+                body = good_body(message, header_bytes, batch.requests[number])
+                if body is not None:
+                    if run is not None and run is not batch:
+                        self._succeed(run, numbers, bodies)
+                        numbers, bodies = [], []
+                    run = batch
+                    numbers.append(number)
+                    bodies.append(body)
+                    del self._waiting[header]
+                    continue
+            if run is not None:
+                self._succeed(run, numbers, bodies)
+                run, numbers, bodies = None, [], []
             self._complete(parse_reply(message))
+        if run is not None:
+            self._succeed(run, numbers, bodies)
         if self._reader.held_bytes and self._is_clear_over:
             raise FrameInvalid("bytes in the clear behind the reply to START_TLS")
 
+    def _succeed(self, batch: Batch, numbers: Sequence[int], bodies: Sequence[bytes]) -> None:
+        """Give on good replies whose requests do not wait any more."""
+        self.has_answered = True
+        requests = batch.requests
+        sent_bytes = sum([requests[number].frame_bytes for number in numbers])
+        self._in_flight.give(sent_bytes, len(numbers))
+        latency_s = self._heard_at - batch.sent_at
+        operation = OPERATION_NAMES[requests[0].operation]
+        self._counters.answered(
+            operation, Status.OK.name, sent_bytes, sum(map(len, bodies)), latency_s, count=len(numbers)
+        )
+        batch.answers.succeeded(numbers, bodies)
+
     def _complete(self, reply: Reply) -> None:
-        row = self._waiting.get(reply.txn_id)
-        if row is None or row.written_at is None:
-            if reply.txn_id not in self._overdue:
+        header = reply_header(reply.operation, reply.txn_id)
+        batch, number = self._waiting.get(header, (None, 0))
+        if batch is None or number >= batch.written:
+            if header not in self._overdue:
                 raise FrameInvalid(f"a reply to {reply.operation.name} {reply.txn_id}, which was not asked for")
-            self._overdue.discard(reply.txn_id)
+            self._overdue.discard(header)
             return
-        request = row.request
-        if (
-            reply.operation is not request.operation
-            or (reply.ledger_id is not None and reply.ledger_id != request.ledger_id)
-            or (reply.entry_id is not None and request.entry_id is not None and reply.entry_id != request.entry_id)
+        request = batch.requests[number]
+        if (reply.ledger_id is not None and reply.ledger_id != request.ledger_id) or (
+            reply.entry_id is not None and request.entry_id is not None and reply.entry_id != request.entry_id
         ):
             raise FrameInvalid(f"a reply to {reply.operation.name} of {reply.ledger_id}:{reply.entry_id} for {request}")
-        self._release(reply.txn_id)
+        self._release(header)
         received = len(reply.body or b"") + len(reply.lac_body or b"")
-        latency_s = self._heard_at - row.sent_at
+        latency_s = self._heard_at - batch.sent_at
         self._counters.answered(
             OPERATION_NAMES[request.operation], reply.status_name, request.frame_bytes, received, latency_s
         )
@@ -301,19 +335,18 @@ class Channel(asyncio.BufferedProtocol):
             self.has_answered = True
         if reply.status == Status.UNAUTHORIZED and reply.ledger_id is None:
             problem = "it demands authentication (SASL), which this client does not speak; use mutual TLS instead"
-            if not row.reply.done():
-                row.reply.set_exception(AuthenticationDemanded(self._bookie, problem))
+            batch.answers.failed(number, AuthenticationDemanded(self._bookie, problem))
             return
-        if not row.reply.done():
-            row.reply.set_result(reply)
+        batch.answers.replied(number, reply)
 
-    def _fail(self, row: _Waiting, error: BookKeeperError) -> None:
-        self._counters.failed(OPERATION_NAMES[row.request.operation], error.reason, row.request.frame_bytes)
-        if not row.reply.done():
-            row.reply.set_exception(error)
+    def _fail(self, batch: Batch, number: int, error: BookKeeperError) -> None:
+        request = batch.requests[number]
+        self._counters.failed(OPERATION_NAMES[request.operation], error.reason, request.frame_bytes)
+        batch.answers.failed(number, error)
 
-    def _release(self, txn: int) -> None:
-        self._in_flight.give(self._waiting.pop(txn).request.frame_bytes)
+    def _release(self, header: bytes) -> None:
+        batch, number = self._waiting.pop(header)
+        self._in_flight.give(batch.requests[number].frame_bytes)
 
     # time
 
@@ -326,27 +359,30 @@ class Channel(asyncio.BufferedProtocol):
     def _time_out(self) -> None:
         self._timer = None
         now = self._loop.time()
-        late = [(txn, row) for txn, row in self._waiting.items() if row.deadline <= now]
-        if any(self._is_unheard(row, now) for _, row in late):
+        late = [(header, *row) for header, row in self._waiting.items() if row[0].deadline <= now]
+        if any(number < batch.written and self._is_unheard(batch, now) for _, batch, number in late):
             silent_ms = round(1_000 * (now - self._heard_at))
             problem = f"no reply in time, and nothing else for {silent_ms} ms; the connection was ended"
             self.end(RequestTimedOut(self._bookie, problem))
             return
-        for txn, row in late:
-            self._release(txn)
-            if row.written_at is not None:
-                self._overdue.add(txn)
-            waited_ms = round(1_000 * (now - row.sent_at))
-            done = "it may still be done" if row.written_at is not None else "it was not sent"
-            self._fail(row, RequestTimedOut(self._bookie, f"no reply to {row.request} within {waited_ms} ms; {done}"))
+        for header, batch, number in late:
+            self._release(header)
+            is_written = number < batch.written
+            if is_written:
+                self._overdue.add(header)
+            waited_ms = round(1_000 * (now - batch.sent_at))
+            what = f"no reply to {batch.requests[number]} within {waited_ms} ms"
+            done = "it may still be done" if is_written else "it was not sent"
+            self._fail(batch, number, RequestTimedOut(self._bookie, f"{what}; {done}"))
         if len(self._overdue) > self._overdue_max:
             problem = f"it leaves more than {self._overdue_max} requests without a reply; the connection was ended"
             self.end(RequestTimedOut(self._bookie, problem))
         elif self._waiting:
-            self._set_timer(max(now + _TIMER_STEP_S, min(row.deadline for row in self._waiting.values())))
+            deadline = min(batch.deadline for batch, _ in self._waiting.values())
+            self._set_timer(max(now + _TIMER_STEP_S, deadline))
 
-    def _is_unheard(self, row: _Waiting, now: float) -> bool:
-        """Return True if the bookie has sent nothing since it could read the request, for half of its time at least."""
-        if row.written_at is None or row.written_at < self._heard_at:
+    def _is_unheard(self, batch: Batch, now: float) -> bool:
+        """Return True if the bookie has sent nothing since it could read a batch, for half of its time at least."""
+        if batch.written_at is None or batch.written_at < self._heard_at:
             return False
-        return now - row.written_at > (row.deadline - row.sent_at) / 2
+        return now - batch.written_at > (batch.deadline - batch.sent_at) / 2

@@ -16,7 +16,8 @@ from delayed_tracker.bookkeeper.errors import (
 )
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.stats import BookieCounters, BookieStats
-from delayed_tracker.bookkeeper.wire.channel import Answer, Channel
+from delayed_tracker.bookkeeper.wire.batch import Answers
+from delayed_tracker.bookkeeper.wire.channel import Channel
 from delayed_tracker.bookkeeper.wire.in_flight import InFlight
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
 from delayed_tracker.bookkeeper.wire.requests import Operation, Request
@@ -93,8 +94,8 @@ class BookieConnection:
             raise self._too_many()
         return channel.send(request, self._timeout_s(request))
 
-    def send_all(self, requests: Sequence[Request], answers: Sequence[Answer]) -> None:
-        """Send several requests of one kind, all or none; never waits. Each outcome goes to its answer.
+    def send_all(self, requests: Sequence[Request], answers: Answers) -> None:
+        """Send several requests of one kind, all or none; never waits.
 
         Raises: as :meth:`send`; nothing is sent.
         """

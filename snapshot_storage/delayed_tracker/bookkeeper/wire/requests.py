@@ -1,10 +1,10 @@
 """Requests of version 3 of the protocol, encoded. Payloads are never copied: they follow the encoded rest.
 
 A protobuf message may be put together from its fields, so that a request is encoded once for all bookies that get it,
-and each connection puts the header with its transaction id before it.
+and each connection puts the header with its transaction id before it. Bookies repeat that header in their reply, and encode
+a good reply in one way only: so its bytes are known beforehand, as far as they are not an entry's.
 """
 
-import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -24,6 +24,10 @@ _ADD_TAG: Final = b"\xaa\x06"
 _READ_TAG: Final = b"\xa2\x06"
 _FLAG: Final = b"\xa0\x06\x01"
 """The only flag of an add and of a read: RECOVERY_ADD and FENCE_LEDGER."""
+_GOOD: Final = b"\x10\x00"
+"""Status of a reply."""
+GOOD_READ: Final = _GOOD + _READ_TAG
+"""What a good reply to a read has between its header and the length of its read response."""
 _UNSIGNED: Final = 2**64 - 1
 
 
@@ -39,8 +43,11 @@ class Operation(IntEnum):
 
 OPERATION_NAMES: Final = {operation: operation.name for operation in Operation}
 """Names by operation: the attribute of an enumeration takes ten times as long."""
-_HEADERS: Final = {operation: bytes((0x08, _VERSION, 0x10, operation, 0x18)) for operation in Operation}
-_LENGTH_AND_TAG: Final = struct.Struct(LENGTH.format + "BB")
+_HEADERS: Final = {
+    operation: [bytes((0x0A, 5 + size, 0x08, _VERSION, 0x10, operation, 0x18)) for size in range(11)]
+    for operation in Operation
+}
+"""All before the transaction id, by the bytes of that."""
 
 
 @dataclass(slots=True)
@@ -57,6 +64,9 @@ class Request:
     payload: bytes = field(default=b"", repr=False)
     is_urgent: bool = False
     """True for recovery, which a read-only bookie may serve, too."""
+    good_reply: bytes = field(default=b"", repr=False)
+    """What a good reply has behind its header: to an add all of it, to a read the fields of the read response up to its body.
+    Empty if that is not known."""
     frame_bytes: int = field(init=False, repr=False)
     """Bytes of the whole frame, or up to 10 more."""
 
@@ -67,13 +77,23 @@ class Request:
         ids = "" if self.ledger_id is None else f" of {self.ledger_id}"
         return f"{self.operation.name}{ids}{'' if self.entry_id is None else f':{self.entry_id}'}"
 
-    def head(self, txn_id: int) -> bytes:
-        """Return all bytes of the frame before the payload. ``txn_id`` is 0 to 2^63-1."""
-        header = _HEADERS[self.operation] + varint(txn_id)
+    @property
+    def is_read(self) -> bool:
+        """True if a good reply has the body of an entry."""
+        return self.operation is Operation.READ_ENTRY
+
+    def head(self, header: bytes) -> bytes:
+        """Return all bytes of the frame before the payload; ``header`` is that of the reply."""
         if self.is_urgent:
-            header += _HIGH_PRIORITY
-        length = 2 + len(header) + len(self.content) + len(self.payload)
-        return b"".join((_LENGTH_AND_TAG.pack(length, 0x0A, len(header)), header, self.content))
+            header = b"".join((header[:1], bytes((header[1] + len(_HIGH_PRIORITY),)), header[2:], _HIGH_PRIORITY))
+        content = self.content
+        return b"".join((LENGTH.pack(len(header) + len(content) + len(self.payload)), header, content))
+
+
+def reply_header(operation: Operation, txn_id: int) -> bytes:
+    """Return the encoded header of a reply, its tag and length included. ``txn_id`` is 0 to 2^63-1."""
+    txn = varint(txn_id)
+    return _HEADERS[operation][len(txn)] + txn
 
 
 class AddRequests:
@@ -88,8 +108,12 @@ class AddRequests:
     def __init__(self, ledger_id: int, key: bytes, *, is_recovery: bool = False) -> None:
         self._ledger_id = ledger_id
         self._is_recovery = is_recovery
-        self._before_entry_id = b"".join((_FLAG if is_recovery else b"", b"\x08", varint(ledger_id), b"\x10"))
+        ledger = varint(ledger_id)
+        self._before_entry_id = b"".join((_FLAG if is_recovery else b"", b"\x08", ledger, b"\x10"))
         self._after_entry_id = b"".join((b"\x1a", varint(len(key)), key, b"\x22"))
+        self._reply_before_entry_id = b"".join((b"\x08\x00\x10", ledger, b"\x18"))
+        self._sizes = (0, 0)
+        self._before = self._after = self._reply_before = b""
 
     def of(self, entry_id: int, sealed: bytes, payload: bytes) -> Request:
         """Return the request to add an entry.
@@ -99,30 +123,55 @@ class AddRequests:
             sealed: header and digest of the payload, by ``Digest.seal``.
             payload: not copied.
         """
-        before, after = self._before_entry_id, self._after_entry_id
-        entry, body_bytes = varint(entry_id), len(sealed) + len(payload)
-        body = varint(body_bytes)
-        size = varint(len(before) + len(entry) + len(after) + len(body) + body_bytes)
-        content = b"".join((_ADD_TAG, size, before, entry, after, body, sealed))
-        return Request(Operation.ADD_ENTRY, self._ledger_id, entry_id, content, payload, self._is_recovery)
+        entry = varint(entry_id)
+        sizes = (len(entry), len(sealed) + len(payload))
+        if sizes != self._sizes:
+            self._encode_around(*sizes)
+            self._sizes = sizes
+        content = b"".join((self._before, entry, self._after, sealed))
+        good = self._reply_before + entry
+        return Request(Operation.ADD_ENTRY, self._ledger_id, entry_id, content, payload, self._is_recovery, good)
+
+    def _encode_around(self, entry_id_bytes: int, body_bytes: int) -> None:
+        """Encode what is before and behind an entry id; most entries of a ledger are as long as the one before."""
+        self._after = self._after_entry_id + varint(body_bytes)
+        size = len(self._before_entry_id) + entry_id_bytes + len(self._after) + body_bytes
+        self._before = b"".join((_ADD_TAG, varint(size), self._before_entry_id))
+        size = len(self._reply_before_entry_id) + entry_id_bytes
+        self._reply_before = b"".join((_GOOD, _ADD_TAG, varint(size), self._reply_before_entry_id))
 
 
-def read_request(ledger_id: int, entry_id: int, *, fence_key: bytes | None = None) -> Request:
-    """Return the request to read an entry.
+class ReadRequests:
+    """Requests to read entries of one ledger; what they have in common is encoded once.
 
     Args:
         ledger_id: 0 to 2^63-1.
-        entry_id: 0 to 2^63-1, or ``LAST_ENTRY``.
         fence_key: master key of the ledger, to fence it before reading: no writer may add to it any more. Reads of a
             recovery have it, too, or a bookie could say that an entry is missing and take it after that.
     """
-    entry = varint(entry_id & _UNSIGNED)  # as protobuf's int64
-    fields = b"".join((b"\x08", varint(ledger_id), b"\x10", entry))
-    if fence_key is not None:
-        fields = b"".join((fields, b"\x1a", varint(len(fence_key)), fence_key, _FLAG))
-    content = b"".join((_READ_TAG, varint(len(fields)), fields))
-    named = None if entry_id == LAST_ENTRY else entry_id
-    return Request(Operation.READ_ENTRY, ledger_id, named, content, is_urgent=fence_key is not None)
+
+    def __init__(self, ledger_id: int, *, fence_key: bytes | None = None) -> None:
+        self._ledger_id = ledger_id
+        self._is_recovery = fence_key is not None
+        ledger = varint(ledger_id)
+        self._before_entry_id = b"".join((b"\x08", ledger, b"\x10"))
+        self._after = b"" if fence_key is None else b"".join((b"\x1a", varint(len(fence_key)), fence_key, _FLAG))
+        self._reply_before = b"".join((b"\x08\x00\x10", ledger, b"\x18"))
+        self._entry_id_bytes = 0
+        self._before = b""
+
+    def of(self, entry_id: int) -> Request:
+        """Return the request to read an entry. ``entry_id`` is 0 to 2^63-1, or ``LAST_ENTRY``."""
+        entry = varint(entry_id & _UNSIGNED)  # as protobuf's int64
+        if len(entry) != self._entry_id_bytes:
+            size = len(self._before_entry_id) + len(entry) + len(self._after)
+            self._before = b"".join((_READ_TAG, varint(size), self._before_entry_id))
+            self._entry_id_bytes = len(entry)
+        content = b"".join((self._before, entry, self._after))
+        if entry_id == LAST_ENTRY:
+            return Request(Operation.READ_ENTRY, self._ledger_id, None, content, b"", self._is_recovery)
+        good = b"".join((self._reply_before, entry, b"\x22"))
+        return Request(Operation.READ_ENTRY, self._ledger_id, entry_id, content, b"", self._is_recovery, good)
 
 
 def write_lac_request(ledger_id: int, last_confirmed: int, key: bytes, sealed: bytes) -> Request:

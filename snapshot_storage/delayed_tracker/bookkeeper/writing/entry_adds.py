@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from delayed_tracker.bookkeeper.errors import (
@@ -73,7 +74,7 @@ class EntryAdds:
         segments: replaces bookies that fail.
         connections: to the bookies.
         settings: bounds.
-        on_settled: called with the payload bytes of an add whose memory is not needed any more.
+        on_settled: called with the payload bytes and the number of adds whose memory is not needed any more.
         earlier_bytes: payload bytes of the entries before the first add.
         is_recovery: True for entries of a fenced ledger, which its recovery adds again.
     """
@@ -87,7 +88,7 @@ class EntryAdds:
         segments: ChangesEnsembles,
         connections: BookieConnections,
         settings: ClientSettings,
-        on_settled: Callable[[int], None],
+        on_settled: Callable[[int, int], None],
         earlier_bytes: int = 0,
         is_recovery: bool = False,
     ) -> None:
@@ -185,7 +186,7 @@ class EntryAdds:
                 add.answer.set_exception(error)
                 # Who dropped the future learns of it by the next call.
                 add.answer.exception()
-            self._settle(add)
+        self._settle(self._adds)
 
     def refused(self, bookie: str, reply: Reply) -> BookKeeperError | None:
         """Return the error by which a reply ends the writing of the ledger for good; None for other replies."""
@@ -207,15 +208,17 @@ class EntryAdds:
         if self.failure is not None:
             return
         bookie = self._pending.ensemble[index]
-        places = [_Place(self, add, index, bookie) for add in adds]
+        share = _Share(self, adds, index, bookie)
+        requests = [add.request for add in adds]
         try:
             connection = self._connections.of(bookie)
             try:
-                connection.send_all([add.request for add in adds], places)
+                connection.send_all(requests, share)
             except TooManyInFlight:
                 # In turn, and within the time of an add: a bookie that is too slow for that has failed.
-                for place in places:
-                    self._loop.create_task(connection.call(place.add.request)).add_done_callback(place.take)
+                for number, request in enumerate(requests):
+                    call = self._loop.create_task(connection.call(request))
+                    call.add_done_callback(partial(share.take, number))
         except ClientClosed as error:
             self.end(error)
         except BookieUnavailable:
@@ -225,14 +228,25 @@ class EntryAdds:
             for add in adds:
                 add.unsettled += 1
 
-    def replied(self, place: "_Place", outcome: Reply | BookKeeperError) -> None:
-        """Note what a bookie has replied to an add, or the error that stands in its place."""
-        add = place.add
+    def stored(self, share: "_Share", adds: Sequence[_Add]) -> None:
+        """Note that a bookie has stored adds."""
+        for add in adds:
+            add.unsettled -= 1
+        if self._counts(share):
+            self._pending.stored([add.entry_id for add in adds], share.index, share.bookie)
+            self._answer()
+        self._settle(adds)
+
+    def replied(self, share: "_Share", add: _Add, outcome: Reply | BookKeeperError) -> None:
+        """Note another reply of a bookie to an add, or the error that stands in its place."""
         add.unsettled -= 1
-        # What a bookie says that was replaced counts no more, not even that the ledger is fenced.
-        if self.failure is None and self._pending.ensemble[place.index] == place.bookie:
-            self._note(add.entry_id, place.index, place.bookie, outcome)
-        self._settle(add)
+        if self._counts(share):
+            self._note(add.entry_id, share.index, share.bookie, outcome)
+        self._settle((add,))
+
+    def _counts(self, share: "_Share") -> bool:
+        """Return False if a bookie was replaced: what it says counts no more, not even that the ledger is fenced."""
+        return self.failure is None and self._pending.ensemble[share.index] == share.bookie
 
     def _note(self, entry_id: int, index: int, bookie: str, outcome: Reply | BookKeeperError) -> None:
         if isinstance(outcome, ClientClosed):
@@ -240,9 +254,8 @@ class EntryAdds:
         elif isinstance(outcome, BookKeeperError):
             self._failed(entry_id, index, bookie)
         elif outcome.status == Status.OK:
-            self._pending.stored(entry_id, index, bookie)
-            if entry_id == self._pending.first_entry_id:
-                self._answer()
+            self._pending.stored((entry_id,), index, bookie)
+            self._answer()
         elif (refusal := self.refused(bookie, outcome)) is not None:
             self.end(refusal)
         else:
@@ -251,19 +264,24 @@ class EntryAdds:
             self._failed(entry_id, index, bookie, is_read_only=is_read_only)
 
     def _answer(self) -> None:
-        for _ in range(self._pending.answered()):
-            add = self._adds.popleft()
+        answered = [self._adds.popleft() for _ in range(self._pending.answered())]
+        for add in answered:
             add.is_answered = True
             self.length = add.length
             if add.answer is not None and not add.answer.done():
                 add.answer.set_result(add.entry_id)
-            self._settle(add)
+        self._settle(answered)
 
-    def _settle(self, add: _Add) -> None:
-        """Tell once that nothing needs the memory of an add any more, if that is so."""
-        if not add.is_settled and not add.unsettled and (add.is_answered or self.failure is not None):
-            add.is_settled = True
-            self._on_settled(len(add.request.payload))
+    def _settle(self, adds: Sequence[_Add]) -> None:
+        """Tell once that nothing needs the memory of adds any more, of those of which that is so."""
+        count = payload_bytes = 0
+        for add in adds:
+            if not add.is_settled and not add.unsettled and (add.is_answered or self.failure is not None):
+                add.is_settled = True
+                count += 1
+                payload_bytes += len(add.request.payload)
+        if count:
+            self._on_settled(payload_bytes, count)
 
     # replacing bookies
 
@@ -316,36 +334,34 @@ class EntryAdds:
                 await asyncio.sleep(0)
 
 
-class _Place:
-    """Takes what one bookie replies to one add."""
+class _Share:
+    """Takes what one bookie replies to adds that were sent to it together."""
 
-    __slots__ = ("_adds", "add", "bookie", "index")
-
-    def __init__(self, adds: EntryAdds, add: _Add, index: int, bookie: str) -> None:
-        self._adds = adds
-        self.add = add
+    def __init__(self, owner: EntryAdds, adds: Sequence[_Add], index: int, bookie: str) -> None:
         self.index = index
         self.bookie = bookie
+        self._owner = owner
+        self._adds = adds
 
-    def done(self) -> bool:
+    def is_withdrawn(self) -> bool:
         return False
 
-    def cancelled(self) -> bool:
-        return False
+    def succeeded(self, numbers: Sequence[int], _: Sequence[bytes]) -> None:
+        self._owner.stored(self, [self._adds[number] for number in numbers])
 
-    def set_result(self, result: Reply, /) -> None:
-        self._adds.replied(self, result)
+    def replied(self, number: int, reply: Reply) -> None:
+        self._owner.replied(self, self._adds[number], reply)
 
-    def set_exception(self, exception: BookKeeperError, /) -> None:
-        self._adds.replied(self, exception)
+    def failed(self, number: int, error: BookKeeperError) -> None:
+        self._owner.replied(self, self._adds[number], error)
 
-    def take(self, called: asyncio.Task[Reply]) -> None:
+    def take(self, number: int, called: asyncio.Task[Reply]) -> None:
         """Take the reply, or the error, of a request that waited for room."""
         if called.cancelled():
-            self.set_exception(BookieUnavailable(self.bookie, "the request was withdrawn; it was not sent"))
+            self.failed(number, BookieUnavailable(self.bookie, "the request was withdrawn; it was not sent"))
         elif (error := called.exception()) is None:
-            self.set_result(called.result())
+            self.replied(number, called.result())
         elif isinstance(error, BookKeeperError):
-            self.set_exception(error)
+            self.failed(number, error)
         else:
             raise error

@@ -10,7 +10,7 @@ Rules as in BookKeeper's ``PendingAddOp`` and ``LedgerHandle.handleBookieFailure
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from delayed_tracker.bookkeeper.placement.quorums import Quorums
@@ -65,12 +65,17 @@ class PendingAdds:
         self._adds.extend(_Pending(is_sent=is_sent) for _ in range(count))
         return self._quorums.shares(first, count) if is_sent else ()
 
-    def stored(self, entry_id: int, index: int, bookie: str) -> None:
-        """Note that a bookie has stored an entry. What a bookie says that is no longer at this index does not count."""
-        add = self._find(entry_id)
-        if add is not None and self.ensemble[index] == bookie:
-            add.acked |= 1 << index
-            add.failed &= ~(1 << index)
+    def stored(self, entry_ids: Iterable[int], index: int, bookie: str) -> None:
+        """Note that a bookie has stored entries. What a bookie says that is no longer at this index does not count."""
+        if self.ensemble[index] != bookie:
+            return
+        first, adds, bit = self.first_entry_id, self._adds, 1 << index
+        for entry_id in entry_ids:
+            assert entry_id < first + len(adds)
+            if entry_id >= first:
+                add = adds[entry_id - first]
+                add.acked |= bit
+                add.failed &= ~bit
 
     def failed(self, entry_id: int, index: int, bookie: str, *, is_read_only: bool = False) -> None:
         """Note that a bookie has not stored an entry; ``is_read_only`` if it will store no later one either."""
