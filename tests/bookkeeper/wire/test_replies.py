@@ -37,7 +37,7 @@ def test_a_read_has_its_body(body):
 def body_in(message: bytes, request: Request) -> bytes | None:
     """Return what a good reply to this request has, as a connection reads it whose transaction ids are at 5."""
     header = reply_header(request.operation, 5)
-    return good_body(message, len(header), request) if message.startswith(header) else None
+    return good_body(message, len(header), len(message), request) if message.startswith(header) else None
 
 
 @pytest.mark.parametrize("body", [b"", b"x", bytes(127), bytes(128), BODY])
@@ -48,7 +48,9 @@ def test_a_good_reply_is_expected(body, as_sent):
     for last_confirmed in ({}, {"maxLAC": 2**63 - 1}, {"maxLAC": -1}):
         read.MergeFrom(pb.ReadResponse(**last_confirmed))
         message = pb.Response(header=header(pb.READ_ENTRY), status=0, readResponse=read).SerializeToString()
-        assert good_body(as_sent(message), len(reply_header(Operation.READ_ENTRY, 5)), READ) == body
+        octets = as_sent(b"before" + message + b"behind")
+        start = 6 + len(reply_header(Operation.READ_ENTRY, 5))
+        assert good_body(octets, start, 6 + len(message), READ) == body
     add = pb.AddResponse(status=0, ledgerId=77, entryId=3)
     message = pb.Response(header=header(pb.ADD_ENTRY), status=0, addResponse=add).SerializeToString()
     assert body_in(message, ADD) == b""
@@ -208,4 +210,4 @@ def test_arbitrary_bytes_are_a_reply_or_refused(octets, padding):
     """No bytes raise anything but FrameInvalid."""
     message = octets + b"\xff" * padding
     outcome(parse_reply, message)
-    good_body(message, 0, READ)
+    good_body(message, 0, len(message), READ)

@@ -30,7 +30,7 @@ ids = st.integers(0, 2**63 - 1)
 
 def parsed(request: Request, txn_id: int) -> pb.Request:
     """Return the request as protobuf reads its frame, whose length has to be right."""
-    frame = request.head(reply_header(request.operation, txn_id)) + request.payload
+    frame = b"".join(request.head(reply_header(request.operation, txn_id))) + request.payload
     assert struct.unpack_from(">i", frame) == (len(frame) - 4,)
     assert request.frame_bytes - 10 <= len(frame) <= request.frame_bytes
     return pb.Request.FromString(frame[4:])
@@ -40,12 +40,12 @@ def test_worked_example_of_an_add():
     """An add of worked example J (ledger 77, entry 0, payload hello) has the 84 bytes of example K."""
     request = add_of()
 
-    assert (request.head(reply_header(Operation.ADD_ENTRY, 1)) + request.payload).hex() == ADD
+    assert b"".join((*request.head(reply_header(Operation.ADD_ENTRY, 1)), request.payload)).hex() == ADD
 
 
 def test_worked_example_of_a_read():
     """A read of the last entry has the bytes of example K."""
-    assert ReadRequests(77).of(LAST_ENTRY).head(reply_header(Operation.READ_ENTRY, 1)).hex() == READ_LAST
+    assert b"".join(ReadRequests(77).of(LAST_ENTRY).head(reply_header(Operation.READ_ENTRY, 1))).hex() == READ_LAST
 
 
 def test_worked_example_of_a_key():

@@ -38,6 +38,7 @@ WRITE_BUFFER_BYTES: Final = 256 * 1024
 """Bytes that the transport may hold before requests wait."""
 _JOINED_BYTES_MAX: Final = 64 * 1024
 """Payloads and heads are copied into one write up to this size; larger payloads are written by themselves."""
+_UNKNOWN: Final = (None, 0)
 _TIMER_STEP_S: Final = 0.05
 """Time-outs are looked for at most this often, so they are up to 50 ms late."""
 
@@ -115,7 +116,7 @@ class Channel(asyncio.BufferedProtocol):
         reply = FutureReply(request, self._next_txn)
         batch = self._begin((request,), reply, timeout_s)
         batch.written, batch.written_at = 1, self._loop.time()
-        self._transport.write(request.head(batch.headers[0]))
+        self._transport.write(b"".join(request.head(batch.headers[0])))
         return reply.future
 
     def hand_over(self) -> None:
@@ -222,22 +223,22 @@ class Channel(asyncio.BufferedProtocol):
             return
         joined: list[bytes] = []
         joined_bytes = 0
-        for piece in self._unwritten():
-            joined.append(piece)
-            joined_bytes += len(piece)
+        for request, header in self._unwritten():
+            joined += request.head(header)
+            joined_bytes += request.frame_bytes
+            is_large = len(request.payload) > _JOINED_BYTES_MAX
+            if not is_large:
+                joined.append(request.payload)
             if joined_bytes >= _JOINED_BYTES_MAX:
-                # A large payload is the last of them.
-                large = joined.pop() if len(piece) > _JOINED_BYTES_MAX else b""
-                if joined:
-                    transport.write(b"".join(joined))
-                if large:
-                    transport.write(large)
+                transport.write(b"".join(joined))
                 joined, joined_bytes = [], 0
+            if is_large:
+                transport.write(request.payload)
         if joined:
             transport.write(b"".join(joined))
 
-    def _unwritten(self) -> Iterator[bytes]:
-        """Yield heads and payloads of requests that count as written from then on, until the transport has enough."""
+    def _unwritten(self) -> Iterator[tuple[Request, bytes]]:
+        """Yield requests and headers that count as written from then on, until the transport has enough."""
         now = self._loop.time()
         while self._unsent and self._may_write():
             batch = self._unsent[0]
@@ -246,12 +247,10 @@ class Channel(asyncio.BufferedProtocol):
                 continue
             if batch.written_at is None:
                 batch.written_at = now
-            for number in range(batch.written, len(batch.requests)):
-                batch.written += 1
-                request = batch.requests[number]
-                yield request.head(batch.headers[number])
-                if request.payload:
-                    yield request.payload
+            requests, headers = batch.requests, batch.headers
+            for number in range(batch.written, len(requests)):
+                batch.written = number + 1
+                yield requests[number], headers[number]
                 if not self._may_write():
                     break
 
@@ -273,12 +272,12 @@ class Channel(asyncio.BufferedProtocol):
         run: Batch | None = None
         numbers: list[int] = []
         bodies: list[bytes] = []
-        for message in self._reader.received(nbytes):
-            header_bytes = 2 + message[1] if len(message) > 1 else 0
-            header = bytes(message[:header_bytes])
-            batch, number = self._waiting.get(header, (None, 0))
+        for octets, start, end in self._reader.received(nbytes):
+            behind = start + 2 + octets[start + 1] if end - start > 1 else start
+            header = bytes(octets[start:behind])
+            batch, number = self._waiting.get(header, _UNKNOWN)
             if batch is not None and number < batch.written:
-                body = good_body(message, header_bytes, batch.requests[number])
+                body = good_body(octets, behind, end, batch.requests[number])
                 if body is not None:
                     if run is not None and run is not batch:
                         self._succeed(run, numbers, bodies)
@@ -291,7 +290,7 @@ class Channel(asyncio.BufferedProtocol):
             if run is not None:
                 self._succeed(run, numbers, bodies)
                 run, numbers, bodies = None, [], []
-            self._complete(parse_reply(message))
+            self._complete(parse_reply(octets[start:end]))
         if run is not None:
             self._succeed(run, numbers, bodies)
         if self._reader.held_bytes and self._is_clear_over:
@@ -312,7 +311,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def _complete(self, reply: Reply) -> None:
         header = reply_header(reply.operation, reply.txn_id)
-        batch, number = self._waiting.get(header, (None, 0))
+        batch, number = self._waiting.get(header, _UNKNOWN)
         if batch is None or number >= batch.written:
             if header not in self._overdue:
                 raise FrameInvalid(f"a reply to {reply.operation.name} {reply.txn_id}, which was not asked for")

@@ -4,14 +4,19 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+Frame = tuple[bytes | memoryview, int, int]
+"""Octets, and where the message of a frame begins and ends in them."""
+
 LENGTH: Final = struct.Struct(">i")
+_LENGTH_BYTES: Final = LENGTH.size
+_unpack_length: Final = LENGTH.unpack_from
 RECEIVE_BYTES: Final = 16 * 1024
 """Bytes that are received at once: some 500 replies to adds, which take the event loop a few milliseconds. Larger
 frames have memory of their own, into which the socket writes."""
 BULK_RECEIVE_BYTES: Final = 128 * 1024
-"""Bytes that are received at once behind a frame of an entry of some size: each round of the event loop costs as much as
-two such entries, and 64 of them take it a few milliseconds."""
-_BULK_FRAME_BYTES: Final = 2 * 1024
+"""Bytes that are received at once behind a frame that is an entry rather than a reply to an add: each round of the event
+loop costs as much as two entries, and a hundred small ones take it two milliseconds."""
+_BULK_FRAME_BYTES: Final = 512
 
 
 class FrameInvalid(Exception):
@@ -45,10 +50,10 @@ class FrameReader:
             self._received[self._filled : self._end] if self._large is None else memoryview(self._large)[self._filled :]
         )
 
-    def received(self, count: int) -> Iterator[bytes | memoryview]:
-        """Yield each message that is whole now, in order, after ``count`` bytes were written to :meth:`room`.
+    def received(self, count: int) -> Iterator[Frame]:
+        """Yield each frame that is whole now, in order, after ``count`` bytes were written to :meth:`room`.
 
-        The caller exhausts the iterator, or never uses this reader again. Large messages are memory of their own.
+        The caller exhausts the iterator, or never uses this reader again. Frames do not change later.
 
         Raises:
             FrameInvalid: a length is not positive, or above the bound; nothing after it can be read.
@@ -58,27 +63,29 @@ class FrameReader:
         if self._large is not None:
             if self._filled == len(self._large):
                 message, self._large, self._filled = self._large, None, 0
-                yield memoryview(message)
+                yield memoryview(message), 0, len(message)
             return
-        start, end = 0, self._filled
-        while end - start >= LENGTH.size:
-            (length,) = LENGTH.unpack_from(self._received, start)
-            if not 0 < length <= self._message_bytes_max:
-                raise FrameInvalid(
-                    f"a frame of {length} bytes, where frame_bytes_max allows 1 to {self._message_bytes_max}"
-                )
-            # What is left of an incomplete frame is below RECEIVE_BYTES.
-            self._end = BULK_RECEIVE_BYTES if length >= _BULK_FRAME_BYTES else RECEIVE_BYTES
-            first, last = start + LENGTH.size, start + LENGTH.size + length
-            if last <= end:
-                yield bytes(self._received[first:last])
-                start = last
-            elif length + LENGTH.size > RECEIVE_BYTES:
+        filled = self._filled
+        octets = bytes(self._received[:filled])
+        at, length, longest = 0, 0, self._message_bytes_max
+        while filled - at >= _LENGTH_BYTES:
+            (length,) = _unpack_length(octets, at)
+            if not 0 < length <= longest:
+                raise FrameInvalid(f"a frame of {length} bytes, where frame_bytes_max allows 1 to {longest}")
+            start = at + _LENGTH_BYTES
+            end = start + length
+            if end <= filled:
+                yield octets, start, end
+                at = end
+            elif length + _LENGTH_BYTES > RECEIVE_BYTES:
                 self._large = bytearray(length)
-                self._filled = end - first
-                self._large[: self._filled] = self._received[first:end]
+                self._filled = filled - start
+                self._large[: self._filled] = octets[start:]
+                self._end = BULK_RECEIVE_BYTES
                 return
             else:
                 break
-        self._filled = end - start
-        self._received[: self._filled] = self._received[start:end]
+        # What is left of an incomplete frame is below RECEIVE_BYTES.
+        self._end = BULK_RECEIVE_BYTES if length >= _BULK_FRAME_BYTES else RECEIVE_BYTES
+        self._filled = filled - at
+        self._received[: self._filled] = octets[at:]

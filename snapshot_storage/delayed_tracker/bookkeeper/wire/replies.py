@@ -18,6 +18,7 @@ from delayed_tracker.pulsar.v1 import bookie_pb2 as pb
 _VERSION: Final = 3
 _MORE: Final = 0x80
 """Bit of a varint's byte that has another one behind it."""
+_GOOD_READ_BYTES: Final = len(GOOD_READ)
 _BEHIND_BODY: Final = re.compile(rb"\x28[\x80-\xff]{0,9}[\x00-\x7f]")
 """The last add confirmed that the bookie knows."""
 
@@ -114,12 +115,13 @@ def _reply(response: pb.Response, operation: Operation) -> Reply:
     return Reply(txn_id, operation, status)
 
 
-def good_body(message: bytes | memoryview, header_bytes: int, request: Request) -> bytes | None:
+def good_body(octets: bytes | memoryview, at: int, end: int, request: Request) -> bytes | None:
     """Return what a good reply as bookies encode it has: the stored body to a read, nothing to an add.
 
     Args:
-        message: the frame.
-        header_bytes: bytes of its header, which is that of the reply to this request.
+        octets: the reply ends at ``end``.
+        at: end of its header, which is that of the reply to this request.
+        end: at most the length of the octets.
         request: of any operation.
     Returns: None if the reply is not good, not to this request, or not of these two operations, or is encoded in another way:
         :func:`parse_reply` reads it.
@@ -129,34 +131,36 @@ def good_body(message: bytes | memoryview, header_bytes: int, request: Request) 
     if not good:
         return None
     if not request.is_read:
-        return b"" if message[header_bytes:] == good else None
-    at = header_bytes + len(GOOD_READ)
-    if message[header_bytes:at] != GOOD_READ:
+        return b"" if octets[at:end] == good else None
+    if octets[at : at + _GOOD_READ_BYTES] != GOOD_READ:
         return None
     try:
-        size, at = _varint(message, at)
-        end = at + len(good)
-        if size != len(message) - at or message[at:end] != good:
+        size, at = _varint(octets, at + _GOOD_READ_BYTES)
+        body_at = at + len(good)
+        if size != end - at or octets[at:body_at] != good:
             return None
-        size, at = _varint(message, end)
+        size, at = _varint(octets, body_at)
     except IndexError:
         return None
-    end = at + size
-    # A slice may end behind the message.
-    if end > len(message) or (end < len(message) and not _BEHIND_BODY.fullmatch(message, end)):
+    behind = at + size
+    if behind != end and (behind > end or not _BEHIND_BODY.fullmatch(octets, behind, end)):
         return None
-    return bytes(message[at:end])
+    return bytes(octets[at:behind])
 
 
 def _varint(octets: bytes | memoryview, at: int) -> tuple[int, int]:
     """Return a varint and the offset behind it. One that is too long for a length gives a large number.
 
     Raises:
-        IndexError: the bytes end before.
+        IndexError: the octets end before.
     """
     value = octets[at]
     if value < _MORE:
         return value, at + 1
+    # Nearly all lengths have two bytes; a loop takes longer.
+    more = octets[at + 1]
+    if more < _MORE:
+        return value & (_MORE - 1) | more << 7, at + 2
     value &= _MORE - 1
     for shift in range(7, 70, 7):
         at += 1

@@ -43,6 +43,7 @@ class Operation(IntEnum):
 
 OPERATION_NAMES: Final = {operation: operation.name for operation in Operation}
 """Names by operation: the attribute of an enumeration takes ten times as long."""
+_pack_length: Final = LENGTH.pack
 _HEADERS: Final = {
     operation: [bytes((0x0A, 5 + size, 0x08, _VERSION, 0x10, operation, 0x18)) for size in range(11)]
     for operation in Operation
@@ -67,27 +68,25 @@ class Request:
     good_reply: bytes = field(default=b"", repr=False)
     """What a good reply has behind its header: to an add all of it, to a read the fields of the read response up to its body.
     Empty if that is not known."""
+    is_read: bool = field(init=False, repr=False)
+    """True if a good reply has the body of an entry."""
     frame_bytes: int = field(init=False, repr=False)
     """Bytes of the whole frame, or up to 10 more."""
 
     def __post_init__(self) -> None:
+        self.is_read = self.operation is Operation.READ_ENTRY
         self.frame_bytes = HEAD_BYTES_MAX + len(self.content) + len(self.payload)
 
     def __str__(self) -> str:
         ids = "" if self.ledger_id is None else f" of {self.ledger_id}"
         return f"{self.operation.name}{ids}{'' if self.entry_id is None else f':{self.entry_id}'}"
 
-    @property
-    def is_read(self) -> bool:
-        """True if a good reply has the body of an entry."""
-        return self.operation is Operation.READ_ENTRY
-
-    def head(self, header: bytes) -> bytes:
-        """Return all bytes of the frame before the payload; ``header`` is that of the reply."""
+    def head(self, header: bytes) -> tuple[bytes, bytes, bytes]:
+        """Return all of the frame before the payload, in pieces; ``header`` is that of the reply."""
         if self.is_urgent:
             header = b"".join((header[:1], bytes((header[1] + len(_HIGH_PRIORITY),)), header[2:], _HIGH_PRIORITY))
         content = self.content
-        return b"".join((LENGTH.pack(len(header) + len(content) + len(self.payload)), header, content))
+        return _pack_length(len(header) + len(content) + len(self.payload)), header, content
 
 
 def reply_header(operation: Operation, txn_id: int) -> bytes:

@@ -62,7 +62,7 @@ class PendingAdds:
         Nothing is sent while the ensemble changes.
         """
         first, is_sent = self.next_entry_id, not self.is_changing
-        self._adds.extend(_Pending(is_sent=is_sent) for _ in range(count))
+        self._adds.extend([_Pending(0, 0, is_sent) for _ in range(count)])
         return self._quorums.shares(first, count) if is_sent else ()
 
     def stored(self, entry_ids: Iterable[int], index: int, bookie: str) -> None:
