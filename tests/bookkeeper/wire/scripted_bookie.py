@@ -69,11 +69,6 @@ class Peer:
         await self.answer()
         await self.writer.start_tls(context)
 
-    async def never_read(self) -> None:
-        """Wait until the client ends the connection, and leave what it sends in the socket."""
-        self.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await self.writer.wait_closed()
-
     async def until_closed(self) -> None:
         """Wait until the client ends the connection, reading nothing but its end."""
         with contextlib.suppress(ConnectionError):

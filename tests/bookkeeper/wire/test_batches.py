@@ -156,8 +156,13 @@ async def test_what_is_withdrawn_before_it_is_written_is_not_sent():
 
 async def test_what_a_slow_bookie_does_not_read_is_not_written():
     """When the time of large adds is over, errors tell those that may be stored from those that were never written."""
-    payload = bytes(100_000)
-    async with connected(Peer.never_read, add_timeout_ms=300, in_flight_bytes_max=2**30) as (connection, _):
+    payload, is_over = bytes(100_000), asyncio.Event()
+
+    async def not_reading(peer: Peer) -> None:
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await is_over.wait()
+
+    async with connected(not_reading, add_timeout_ms=300, in_flight_bytes_max=2**30) as (connection, _):
         outcomes = Outcomes(200)
         connection.send_all([add_of(entry_id, payload) for entry_id in range(200)], outcomes)
         assert connection._channel is not None
@@ -167,6 +172,7 @@ async def test_what_a_slow_bookie_does_not_read_is_not_written():
         assert 0 < batch.written < 200
         assert all(isinstance(error, RequestTimedOut) for error in outcomes.errors.values())
         assert is_idle(connection)
+        is_over.set()
 
 
 async def test_the_rest_of_a_batch_fails_with_its_connection():

@@ -23,6 +23,7 @@ BODY_HEADER: Final = struct.Struct(">qqqq")
 """Ledger id, entry id, last add confirmed when the entry was sent, payload bytes of the ledger up to this entry."""
 
 _HEADER_BYTES: Final = BODY_HEADER.size
+_unpack_header: Final = BODY_HEADER.unpack
 _LAC_HEADER: Final = struct.Struct(">qq")
 _CRC32: Final = struct.Struct(">Q")
 _CRC32C: Final = struct.Struct(">I")
@@ -110,14 +111,16 @@ class Digest:
         Raises:
             DigestMismatch: the body does not fit its digest, or is another entry.
         """
-        payload = self.payload_of(body)
-        if payload is None:
+        start = self._payload_start
+        header, payload = body[:_HEADER_BYTES], body[start:]
+        # A body that is too short has a digest of another length.
+        if self._compute(header, payload, self.password) != body[_HEADER_BYTES:start] or len(body) < start:
             asked = _asked(ledger_id, entry_id)
             raise DigestMismatch(
                 f"{asked}: its {len(body)} bytes do not fit their {self.type.name} digest; read another replica, or"
                 " give the ledger's password and digest type"
             )
-        found_ledger, found_entry, last_confirmed, length = BODY_HEADER.unpack_from(body)
+        found_ledger, found_entry, last_confirmed, length = _unpack_header(header)
         if (
             found_ledger != ledger_id
             or found_entry < 0

@@ -5,7 +5,6 @@ and each connection puts the header with its transaction id before it. Bookies r
 a good reply in one way only: so its bytes are known beforehand, as far as they are not an entry's.
 """
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -41,6 +40,7 @@ class Operation(IntEnum):
     START_TLS = 9
 
 
+_READ, _ADD = Operation.READ_ENTRY, Operation.ADD_ENTRY
 OPERATION_NAMES: Final = {operation: operation.name for operation in Operation}
 """Names by operation: the attribute of an enumeration takes ten times as long."""
 _pack_length: Final = LENGTH.pack
@@ -51,31 +51,46 @@ _HEADERS: Final = {
 """All before the transaction id, by the bytes of that."""
 
 
-@dataclass(slots=True)
 class Request:
-    """One request, for any number of bookies. It does not change; to be frozen would cost each entry a microsecond."""
+    """One request, for any number of bookies. It does not change.
 
-    operation: Operation
-    ledger_id: int | None
-    """None if the request is about no ledger."""
-    entry_id: int | None
-    """None if the request or its reply names no entry in particular."""
-    content: bytes = field(repr=False)
-    """All of the encoded request but its header and its payload."""
-    payload: bytes = field(default=b"", repr=False)
-    is_urgent: bool = False
-    """True for recovery, which a read-only bookie may serve, too."""
-    good_reply: bytes = field(default=b"", repr=False)
-    """What a good reply has behind its header: to an add all of it, to a read the fields of the read response up to its body.
-    Empty if that is not known."""
-    is_read: bool = field(init=False, repr=False)
-    """True if a good reply has the body of an entry."""
-    frame_bytes: int = field(init=False, repr=False)
-    """Bytes of the whole frame, or up to 10 more."""
+    Args:
+        operation: its kind.
+        ledger_id: None if the request is about no ledger.
+        entry_id: None if the request or its reply names no entry in particular.
+        content: all of the encoded request but its header and its payload.
+        payload: what follows; not copied.
+        is_urgent: True for recovery, which a read-only bookie may serve, too.
+        good_reply: what a good reply has behind its header: to an add all of it, to a read the fields of the read response
+            up to its body. Empty if that is not known.
+    """
 
-    def __post_init__(self) -> None:
-        self.is_read = self.operation is Operation.READ_ENTRY
-        self.frame_bytes = HEAD_BYTES_MAX + len(self.content) + len(self.payload)
+    __slots__ = (
+        "content", "entry_id", "frame_bytes", "good_reply", "is_read", "is_urgent", "ledger_id", "operation", "payload",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        operation: Operation,
+        ledger_id: int | None,
+        entry_id: int | None,
+        content: bytes,
+        payload: bytes = b"",
+        *,
+        is_urgent: bool = False,
+        good_reply: bytes = b"",
+    ) -> None:
+        self.operation = operation
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+        self.content = content
+        self.payload = payload
+        self.is_urgent = is_urgent
+        self.good_reply = good_reply
+        self.is_read = operation is _READ
+        """True if a good reply has the body of an entry."""
+        self.frame_bytes = HEAD_BYTES_MAX + len(content) + len(payload)
+        """Bytes of the whole frame, or up to 10 more."""
 
     def __str__(self) -> str:
         ids = "" if self.ledger_id is None else f" of {self.ledger_id}"
@@ -129,7 +144,7 @@ class AddRequests:
             self._sizes = sizes
         content = b"".join((self._before, entry, self._after, sealed))
         good = self._reply_before + entry
-        return Request(Operation.ADD_ENTRY, self._ledger_id, entry_id, content, payload, self._is_recovery, good)
+        return Request(_ADD, self._ledger_id, entry_id, content, payload, is_urgent=self._is_recovery, good_reply=good)
 
     def _encode_around(self, entry_id_bytes: int, body_bytes: int) -> None:
         """Encode what is before and behind an entry id; most entries of a ledger are as long as the one before."""
@@ -168,9 +183,9 @@ class ReadRequests:
             self._entry_id_bytes = len(entry)
         content = b"".join((self._before, entry, self._after))
         if entry_id == LAST_ENTRY:
-            return Request(Operation.READ_ENTRY, self._ledger_id, None, content, b"", self._is_recovery)
+            return Request(_READ, self._ledger_id, None, content, is_urgent=self._is_recovery)
         good = b"".join((self._reply_before, entry, b"\x22"))
-        return Request(Operation.READ_ENTRY, self._ledger_id, entry_id, content, b"", self._is_recovery, good)
+        return Request(_READ, self._ledger_id, entry_id, content, is_urgent=self._is_recovery, good_reply=good)
 
 
 def write_lac_request(ledger_id: int, last_confirmed: int, key: bytes, sealed: bytes) -> Request:
