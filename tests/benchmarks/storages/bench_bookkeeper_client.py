@@ -19,7 +19,7 @@ ABOUT = (
     "they read; ours gets all entries in one call (`add_all`), Java's has no such call. Java's limit of 5,000 requests a "
     "second is off, as in Pulsar. Writing ends with the last answer; the bookie syncs its journal first. Of each entry that "
     "is read, size and number are compared. Bookie and client share the two cores; indexes are entries here, and the "
-    "processor time is our client's alone, for each entry. Of small entries it is spread over some fifteen calls of Python. "
+    "processor time is our client's alone, for each entry. Of small entries it is spread over some ten calls of Python. "
     "With its limit on, Java's client wrote and read 5,000 entries a second, of 1 KB and of 10 KB."
 )
 _NUMBER_BYTES = 8

@@ -155,7 +155,7 @@ async def test_what_is_withdrawn_before_it_is_written_is_not_sent():
 
 
 async def test_what_a_slow_bookie_does_not_read_is_not_written():
-    """When the time of large adds is over, errors tell those that may be stored from those that were never written."""
+    """Large adds that the transport has no room for stay unwritten; all of them fail after their time."""
     payload, is_over = bytes(100_000), asyncio.Event()
 
     async def not_reading(peer: Peer) -> None:

@@ -104,7 +104,7 @@ class RangeRead:
 
     def came(self, numbers: Sequence[int], bodies: Sequence[bytes]) -> None:
         """Take the stored bodies of entries."""
-        open_body, ledger_id = self._access.digest.open, self._access.ledger_id
+        open_body, ledger_id = self._access.digest.opener, self._access.ledger_id
         for number, body in zip(numbers, bodies, strict=True):
             try:
                 self._entries[number] = open_body(ledger_id, self._requests[number].entry_id, body)

@@ -26,7 +26,7 @@ _FLAG: Final = b"\xa0\x06\x01"
 _GOOD: Final = b"\x10\x00"
 """Status of a reply."""
 GOOD_READ: Final = _GOOD + _READ_TAG
-"""What a good reply to a read has between its header and the length of its read response."""
+"""Bytes of a good reply to a read between its header and the length of its read response."""
 _UNSIGNED: Final = 2**64 - 1
 
 
