@@ -11,7 +11,8 @@ import google_crc32c
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid
 from delayed_tracker.bookkeeper.metadata.layout import Layout
 from delayed_tracker.bookkeeper.wire.frames import FrameInvalid
-from delayed_tracker.bookkeeper.wire.replies import parse_reply
+from delayed_tracker.bookkeeper.wire.replies import Reply, Status, good_body, parse_reply
+from delayed_tracker.bookkeeper.wire.requests import AddRequests, ReadRequests, reply_header
 from delayed_tracker.cluster.cursor_node import CursorNode
 from delayed_tracker.cluster.errors import ClusterNodeInvalid
 from delayed_tracker.core.rules.segment import cut_segments
@@ -55,6 +56,11 @@ DAMAGE = (SnapshotCorrupt, StorageFormatUnsupported)
 ROWS = IndexColumns.of([(1_700_000_060_000 + 900 * row, 5 + row // 12, row) for row in range(40)])
 BOUNDS = cut_segments(ROWS.deliver_at_ms, step_ms=60_000, count_max=25)
 POSITIONS = PositionColumns(ROWS.ledger_id, ROWS.entry_id)
+ASKED = {
+    reply_header(request.operation, 5): request
+    for request in (ReadRequests(77).of(3), AddRequests(77, bytes(20)).of(3, bytes(36), b"entry"))
+}
+"""Requests by the header of their reply."""
 
 
 def changes() -> list[bytes]:
@@ -165,6 +171,22 @@ def replies() -> list[bytes]:
     ]
 
 
+def decode_reply(octets: bytes) -> Reply:
+    """Read a reply as a connection does, by comparison with a good one and by protobuf, which have to agree."""
+    header_bytes = 2 + octets[1] if len(octets) > 1 else 0
+    request = ASKED.get(octets[:header_bytes])
+    body = None if request is None else good_body(octets, header_bytes, len(octets), request)
+    try:
+        reply = parse_reply(octets)
+    except FrameInvalid:
+        assert body is None
+        raise
+    if request is not None and body is not None:
+        found = (reply.operation, reply.status, reply.ledger_id, reply.entry_id, reply.body or b"")
+        assert found == (request.operation, Status.OK, 77, 3, body)
+    return reply
+
+
 def buckets() -> tuple[list[bytes], list[bytes]]:
     """Return metadata and segments that a real Pulsar wrote."""
     with gzip.open(PACK / "buckets" / "entries.jsonl.gz", "rt", encoding="utf-8") as lines:
@@ -188,5 +210,5 @@ DECODERS = (
     Decoder("layout of ledgers", Layout.parse, (LedgerMetadataInvalid,), lambda: [
         b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", b"2\nhierarchical:1", b"1\nflat:1"
     ]),
-    Decoder("reply of a bookie", parse_reply, (FrameInvalid,), replies),
+    Decoder("reply of a bookie", decode_reply, (FrameInvalid,), replies),
 )  # fmt: skip
