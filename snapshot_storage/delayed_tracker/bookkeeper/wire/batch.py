@@ -6,7 +6,7 @@ from typing import Protocol
 
 from delayed_tracker.bookkeeper.errors import BookKeeperError
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
-from delayed_tracker.bookkeeper.wire.requests import Request, reply_header
+from delayed_tracker.bookkeeper.wire.requests import Request, reply_headers
 
 
 class Answers(Protocol):
@@ -45,10 +45,9 @@ class Batch:
     def __init__(
         self, requests: Sequence[Request], answers: Answers, first_txn: int, *, now: float, timeout_s: float
     ) -> None:
-        operation = requests[0].operation
         self.requests = requests
         self.answers = answers
-        self.headers = [reply_header(operation, txn) for txn in range(first_txn, first_txn + len(requests))]
+        self.headers = reply_headers(requests[0].operation, range(first_txn, first_txn + len(requests)))
         """Headers of their replies."""
         self.sent_at = now
         self.deadline = now + timeout_s

@@ -5,6 +5,7 @@ and each connection puts the header with its transaction id before it. Bookies r
 a good reply in one way only: so its bytes are known beforehand, as far as they are not an entry's.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
@@ -106,8 +107,14 @@ class Request:
 
 def reply_header(operation: Operation, txn_id: int) -> bytes:
     """Return the encoded header of a reply, its tag and length included. ``txn_id`` is 0 to 2^63-1."""
-    txn = varint(txn_id)
-    return _HEADERS[operation][len(txn)] + txn
+    (header,) = reply_headers(operation, range(txn_id, txn_id + 1))
+    return header
+
+
+def reply_headers(operation: Operation, txn_ids: Iterable[int]) -> list[bytes]:
+    """Return the headers of several replies, as :func:`reply_header`."""
+    before = _HEADERS[operation]
+    return [before[len(txn)] + txn for txn in map(varint, txn_ids)]
 
 
 class AddRequests:
