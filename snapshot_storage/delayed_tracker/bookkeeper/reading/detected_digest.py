@@ -30,11 +30,6 @@ class DetectedDigest:
         """The digest that the metadata name, or that fitted an entry; before that, the likeliest."""
         return self._digests[0]
 
-    @property
-    def opener(self) -> Callable[[int, int | None, bytes], Entry]:
-        """:meth:`open` for many entries: once the type is known, that of its digest."""
-        return self._digests[0].open if len(self._digests) == 1 else self.open
-
     def open(self, ledger_id: int, entry_id: int | None, body: bytes) -> Entry:
         """Return the entry that a bookie stored, as :meth:`Digest.open`.
 

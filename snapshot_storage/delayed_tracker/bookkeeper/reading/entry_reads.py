@@ -76,9 +76,7 @@ class EntryReads:
         If that takes too long, it counts for every entry that has not come.
         """
         # The only bookie of an entry has as long as a request may take.
-        if not read.is_settled and not await read.settled(
-            self.speculative_s if self.access.quorums.write > 1 else None
-        ):
+        if not await read.settled(self.speculative_s if self.access.quorums.write > 1 else None):
             read.cancel()
         for bookie in read.failing:
             self.avoid(bookie)

@@ -81,6 +81,8 @@ class RangeRead:
         Args:
             patience_s: seconds from the request on; None for as long as a request may take.
         """
+        if self.is_settled:
+            return True
         # To be woken for each entry would cost more than the entry.
         self._all = self._loop.create_future()
         left_s = None if patience_s is None else max(0.0, self._asked_at + patience_s - self._loop.time())
@@ -104,7 +106,7 @@ class RangeRead:
 
     def came(self, numbers: Sequence[int], bodies: Sequence[bytes]) -> None:
         """Take the stored bodies of entries."""
-        open_body, ledger_id = self._access.digest.opener, self._access.ledger_id
+        open_body, ledger_id = self._access.digest.open, self._access.ledger_id
         for number, body in zip(numbers, bodies, strict=True):
             try:
                 self._entries[number] = open_body(ledger_id, self._requests[number].entry_id, body)

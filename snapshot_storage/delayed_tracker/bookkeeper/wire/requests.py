@@ -117,6 +117,11 @@ def reply_headers(operation: Operation, txn_ids: Iterable[int]) -> list[bytes]:
     return [before[len(txn)] + txn for txn in map(varint, txn_ids)]
 
 
+def _before_entry_id_of_reply(ledger: bytes) -> bytes:
+    """Return the first fields of a good reply to an add or a read: its status, and the ledger's encoded id."""
+    return b"".join((b"\x08\x00\x10", ledger, b"\x18"))
+
+
 class AddRequests:
     """Requests to add entries to one ledger; what they have in common is encoded once.
 
@@ -132,7 +137,7 @@ class AddRequests:
         ledger = varint(ledger_id)
         self._before_entry_id = b"".join((_FLAG if is_recovery else b"", b"\x08", ledger, b"\x10"))
         self._after_entry_id = b"".join((b"\x1a", varint(len(key)), key, b"\x22"))
-        self._reply_before_entry_id = b"".join((b"\x08\x00\x10", ledger, b"\x18"))
+        self._reply_before_entry_id = _before_entry_id_of_reply(ledger)
         self._sizes = (0, 0)
         self._before = self._after = self._reply_before = b""
 
@@ -177,7 +182,7 @@ class ReadRequests:
         ledger = varint(ledger_id)
         self._before_entry_id = b"".join((b"\x08", ledger, b"\x10"))
         self._after = b"" if fence_key is None else b"".join((b"\x1a", varint(len(fence_key)), fence_key, _FLAG))
-        self._reply_before = b"".join((b"\x08\x00\x10", ledger, b"\x18"))
+        self._reply_before = _before_entry_id_of_reply(ledger)
         self._entry_id_bytes = 0
         self._before = b""
 
