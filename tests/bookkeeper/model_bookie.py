@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,8 +13,12 @@ from delayed_tracker.bookkeeper.wire.digest import Digest, DigestType, master_ke
 from delayed_tracker.bookkeeper.wire.replies import Status
 from delayed_tracker.bookkeeper.wire.requests import LAST_ENTRY
 from delayed_tracker.pulsar.v1 import bookie_pb2 as pb
-from tests.bookkeeper.wire.scripted_bookie import Peer, bookie_of, reply_to
+from tests.bookkeeper.wire.scripted_bookie import Peer, bookie_of, framed, reply_to
 
+VERSION_2 = 2
+BATCH_READ = struct.Struct(">BBHqqqiq")
+BATCH_REPLY = struct.Struct(">BBHiqqq")
+CODES = {Status.NO_LEDGER: 1, Status.NO_ENTRY: 2, Status.IO_ERROR: 101, Status.TOO_MANY_REQUESTS: 106}
 LEDGER = 77
 SILENT = -1
 """In the place of a status: no reply."""
@@ -57,6 +62,14 @@ class ModelBookie:
     """Cleared by a test to hold back requests that arrived, and those behind them on the same connection."""
     holds: Callable[[pb.Request], bool] = lambda _: True
     """Returns True for the requests that are held back."""
+    takes_batches: bool = True
+    """False to close the connection at a batch read, as bookies before 4.17 do."""
+    spoils: Callable[[bytes], bytes] = lambda reply: reply
+    """Changes replies to batch reads."""
+    batches: list[tuple[int, int]] = field(default_factory=list)
+    """First entry and number of entries of all batch reads. Each entry that is looked for counts as a request, too."""
+    refusals: int = 0
+    """Connections that were closed at a batch read."""
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -79,16 +92,49 @@ class ModelBookie:
     async def serve(self, peer: Peer) -> None:
         """Serve one connection."""
         while True:
-            request = await peer.request()
-            self.asked.append(request)
-            self.arrived.set()
-            if self.holds(request):
-                await self.passing.wait()
-            status = next((status for fault in self.faults if (status := fault(request)) is not None), None)
-            if status is None:
-                await peer.send(self._perform(request))
-            elif status != SILENT:
-                await peer.send(reply_to(request, status))
+            message = await peer.message()
+            if message[0] != VERSION_2:
+                response = await self._answer(pb.Request.FromString(message))
+                if response is not None:
+                    await peer.send(response)
+            elif not self.takes_batches:
+                self.refusals += 1
+                return
+            else:
+                await self._read_batch(peer, message)
+
+    async def _answer(self, request: pb.Request) -> pb.Response | None:
+        """Return the reply to a request; None if there shall be none."""
+        self.asked.append(request)
+        self.arrived.set()
+        if self.holds(request):
+            await self.passing.wait()
+        status = next((status for fault in self.faults if (status := fault(request)) is not None), None)
+        if status == SILENT:
+            return None
+        return self._perform(request) if status is None else reply_to(request, status)
+
+    async def _read_batch(self, peer: Peer, message: bytes) -> None:
+        """Read entries until one is missing, or would make the reply too large."""
+        version, opcode, _, ledger_id, first, request_id, count, bytes_max = BATCH_READ.unpack(message)
+        assert (version, opcode) == (VERSION_2, 7)
+        self.batches.append((first, count))
+        entries = b""
+        for entry_id in range(first, first + count):
+            header = pb.BKPacketHeader(version=3, operation=pb.READ_ENTRY, txnId=request_id)
+            read = pb.ReadRequest(ledgerId=ledger_id, entryId=entry_id)
+            response = await self._answer(pb.Request(header=header, readRequest=read))
+            if response is None:
+                return
+            body = response.readResponse.body
+            is_full = bool(entries) and BATCH_REPLY.size + len(entries) + 4 + len(body) > bytes_max
+            if response.status != Status.OK or is_full:
+                break
+            entries += struct.pack(">i", len(body)) + body
+        code = 0 if entries else CODES[response.status]
+        reply = BATCH_REPLY.pack(VERSION_2, 7, 0, code, ledger_id, first, request_id) + entries
+        peer.writer.write(framed(self.spoils(reply)))
+        await peer.writer.drain()
 
     def _perform(self, request: pb.Request) -> pb.Response:
         if request.HasField("addRequest"):

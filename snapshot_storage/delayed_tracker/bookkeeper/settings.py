@@ -59,6 +59,10 @@ class ClientSettings:
     than the write quorum, until an add cannot be answered without it."""
     quarantine_ms: int = 60_000
     """Time for which new ledgers and ensembles avoid a bookie that failed, if there are others; 0 to 1 h."""
+    batch_reads: bool = True
+    """True to read small entries that follow each other by one request, where all bookies of a ledger have all of its entries
+    and are of version 4.17 or later. Those before close a connection at the first such request, and are asked for each
+    entry."""
     tls: ssl.SSLContext | None = None
     """Context of connections to bookies; None connects in the clear."""
 

@@ -42,7 +42,7 @@ class BookieStats:
 
     bookie: str
     operations: Mapping[str, OperationStats]
-    """By name of the operation: ``ADD_ENTRY``, ``READ_ENTRY``, ``WRITE_LAC``, ``READ_LAC``, ``START_TLS``."""
+    """By name of the operation: ``ADD_ENTRY``, ``READ_ENTRY``, ``READ_BATCH``, ``WRITE_LAC``, ``READ_LAC``, ``START_TLS``."""
     connections: int
     """Attempts to connect."""
     replacements: int

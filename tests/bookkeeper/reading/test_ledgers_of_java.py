@@ -1,5 +1,6 @@
 """Tests of ledgers that BookKeeper's own client wrote to real bookies: closed, open, recovered, of every digest."""
 
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -7,8 +8,11 @@ import pytest
 from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.errors import Unauthorized
 from delayed_tracker.bookkeeper.settings import ClientSettings
+from delayed_tracker.bookkeeper.wire.batch_reads import BATCH_REPLIES, BatchReadRequest, split_bodies
+from delayed_tracker.bookkeeper.wire.replies import Status
 from tests.bookkeeper.servers.cluster import Cluster
 from tests.bookkeeper.servers.java_ledgers import JavaLedgers
+from tests.bookkeeper.wire.scripted_bookie import connection_to
 
 pytestmark = pytest.mark.slow
 DIGESTS = ["CRC32", "CRC32C", "MAC", "DUMMY"]
@@ -96,3 +100,29 @@ async def test_a_killed_bookie_costs_no_entry(cluster: Cluster, java_ledgers: Ja
     finally:
         cluster.require(3)
     assert [entry.payload for entry in await reader.read(0, len(PAYLOADS) - 1)] == PAYLOADS
+
+
+async def test_small_entries_of_java_come_in_batches(cluster: Cluster, java_ledgers: JavaLedgers, client: BookKeeper):
+    """A real bookie knows the request, stops at its bound, and says what it does not have."""
+    payloads = [b"%d" % number * 1_500 for number in range(1_000)]
+    ledger_id = java_ledgers.create(cluster.uri, ensemble=3, write_quorum=3, ack_quorum=2)
+    java_ledgers.add(cluster.uri, ledger_id, payloads)
+    java_ledgers.close(cluster.uri, ledger_id)
+    reader = await client.open(ledger_id)
+    assert [entry.payload for entry in await reader.read(0, len(payloads) - 1)] == payloads
+    reads = [read for each in client.stats().values() if (read := each.operations.get("READ_BATCH")) is not None]
+    assert sum(read.outcomes["OK"] for read in reads) >= len(payloads) // 64
+    assert {outcome for read in reads for outcome in read.outcomes} == {"OK"}
+
+    host, port = reader.metadata.bookies_of(0)[0].split(":")
+    connection = connection_to(host, int(port), ClientSettings(), replies=BATCH_REPLIES)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(connection.close)
+        full = await connection.call(BatchReadRequest(ledger_id, 990, 100, 10_000))
+        assert full.body is not None
+        assert len(split_bodies(full.body, 100)) == 2
+        first_large = await connection.call(BatchReadRequest(ledger_id, 999, 100, 1))
+        assert first_large.body is not None
+        assert len(split_bodies(first_large.body, 100)) == 1
+        assert (await connection.call(BatchReadRequest(ledger_id, 1_000, 10, 10_000))).status == Status.NO_ENTRY
+        assert (await connection.call(BatchReadRequest(2**40, 0, 10, 10_000))).status == Status.NO_LEDGER

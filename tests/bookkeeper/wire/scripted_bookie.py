@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.wire.connection import BookieConnection, Endpoint
 from delayed_tracker.bookkeeper.wire.digest import Digest, DigestType, master_key
+from delayed_tracker.bookkeeper.wire.replies import REPLIES_OF_VERSION_3, ReplyFormat
 from delayed_tracker.bookkeeper.wire.requests import AddRequests, Request
 from delayed_tracker.pulsar.v1 import bookie_pb2 as pb
 
@@ -50,10 +51,14 @@ class Peer:
         self.reader = reader
         self.writer = writer
 
-    async def request(self) -> pb.Request:
-        """Return the next request; raises IncompleteReadError at the end of the connection."""
+    async def message(self) -> bytes:
+        """Return the next request, encoded; raises IncompleteReadError at the end of the connection."""
         (length,) = struct.unpack(">i", await self.reader.readexactly(4))
-        return pb.Request.FromString(await self.reader.readexactly(length))
+        return await self.reader.readexactly(length)
+
+    async def request(self) -> pb.Request:
+        """Return the next request, as :meth:`message`."""
+        return pb.Request.FromString(await self.message())
 
     async def send(self, *responses: pb.Response) -> None:
         self.writer.write(b"".join(framed(response.SerializeToString()) for response in responses))
@@ -124,13 +129,19 @@ async def bookie_of(*scripts: Script) -> AsyncIterator[ScriptedBookie]:
         raise bookie.failure
 
 
-def connection_to(host: str, port: int, settings: ClientSettings, bookie: str = "b1") -> BookieConnection:
+def connection_to(
+    host: str,
+    port: int,
+    settings: ClientSettings,
+    bookie: str = "b1",
+    replies: ReplyFormat = REPLIES_OF_VERSION_3,
+) -> BookieConnection:
     """Return a connection to an address, which is not opened yet."""
 
     async def find() -> Endpoint:
         return Endpoint(host, port)
 
-    return BookieConnection(bookie, find, settings)
+    return BookieConnection(bookie, find, settings, replies=replies)
 
 
 @contextlib.asynccontextmanager

@@ -61,5 +61,6 @@ def test_answers_are_those_of_all_bookies_since_then():
     one.answered("READ_LAC", "TOO_MANY_REQUESTS", 10, 0, 9)
     one.failed("READ_ENTRY", "BOOKIE_TIMED_OUT", 10)
     other.answered("READ_ENTRY", "NO_ENTRY", 10, 0, 0.25)
+    other.answered("READ_BATCH", "TOO_MANY_REQUESTS", 10, 0, 0.25)
     after = Answers.of([one.read("one", 0, 0), other.read("other", 0, 0)])
-    assert after.since(before) == Answers(2, 2, 0.5)
+    assert after.since(before) == Answers(3, 3, 0.75)

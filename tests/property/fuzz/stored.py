@@ -10,6 +10,7 @@ import google_crc32c
 
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid
 from delayed_tracker.bookkeeper.metadata.layout import Layout
+from delayed_tracker.bookkeeper.wire.batch_reads import BATCH_REPLIES, BatchReadRequest, split_bodies
 from delayed_tracker.bookkeeper.wire.frames import FrameInvalid
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status, good_body, parse_reply
 from delayed_tracker.bookkeeper.wire.requests import AddRequests, ReadRequests, reply_header
@@ -61,6 +62,9 @@ ASKED = {
     for request in (ReadRequests(77).of(3), AddRequests(77, bytes(20)).of(3, bytes(36), b"entry"))
 }
 """Requests by the header of their reply."""
+
+
+BATCH = BatchReadRequest(77, 3, 10, 1_000)
 
 
 def changes() -> list[bytes]:
@@ -187,6 +191,29 @@ def decode_reply(octets: bytes) -> Reply:
     return reply
 
 
+def batch_replies() -> list[bytes]:
+    head = struct.Struct(">BBHiqqq")
+    bodies = (bytes(36) + b"entry", bytes(400), b"")
+    entries = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+    return [head.pack(2, 7, 0, 0, 77, 3, 5) + entries, head.pack(2, 7, 0, 2, 77, 3, 5)]
+
+
+def decode_batch_reply(octets: bytes) -> Reply:
+    """Read a reply as a connection for batch reads does, both ways as :func:`decode_reply`."""
+    start, end = BATCH_REPLIES.header_bounds(octets, 0, len(octets))
+    body = None if octets[start:end] != bytes(7) + b"\x05" else BATCH_REPLIES.good_body(octets, end, len(octets), BATCH)
+    try:
+        reply = BATCH_REPLIES.parse(octets)
+    except FrameInvalid:
+        assert body is None
+        raise
+    if body is not None:
+        assert reply == Reply(5, BATCH.operation, Status.OK, 77, 3, body)
+    split = split_bodies(reply.body or b"", 10)
+    assert sum(len(each) + 4 for each in split) <= len(reply.body or b"")
+    return reply
+
+
 def buckets() -> tuple[list[bytes], list[bytes]]:
     """Return metadata and segments that a real Pulsar wrote."""
     with gzip.open(PACK / "buckets" / "entries.jsonl.gz", "rt", encoding="utf-8") as lines:
@@ -211,4 +238,5 @@ DECODERS = (
         b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", b"2\nhierarchical:1", b"1\nflat:1"
     ]),
     Decoder("reply of a bookie", decode_reply, (FrameInvalid,), replies),
+    Decoder("reply to a batch read", decode_batch_reply, (FrameInvalid,), batch_replies),
 )  # fmt: skip

@@ -1,12 +1,20 @@
-"""Keeps one connection for each bookie, which all ledgers of a client share."""
+"""Keeps the connections to each bookie, which all ledgers of a client share: one, and one more for batch reads."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
+from typing import Final
 
 from delayed_tracker.bookkeeper.errors import ClientClosed
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.stats import BOOKIES_MAX, OTHERS, BookieCounters, BookieStats
+from delayed_tracker.bookkeeper.wire.batch_reads import BATCH_REPLIES
 from delayed_tracker.bookkeeper.wire.connection import BookieConnection, Endpoint
+from delayed_tracker.bookkeeper.wire.replies import REPLIES_OF_VERSION_3, ReplyFormat
+
+_NO_BATCHES_S: Final = 600.0
+"""Time for which a bookie that closed the connection at a batch read is not asked for any: it may be replaced by a newer one.
+"""
 
 
 class BookieConnections:
@@ -21,6 +29,7 @@ class BookieConnections:
         self._endpoint_of = endpoint_of
         self._settings = settings
         self._connections: dict[str, BookieConnection] = {}
+        self._for_batches: dict[str, BookieConnection] = {}
         self._counted: dict[str, BookieCounters] = {}
         self._others = BookieCounters()
         self._is_closed = False
@@ -35,18 +44,41 @@ class BookieConnections:
             raise ClientClosed(f"bookie {bookie_id}: the client was closed; make another one")
         connection = self._connections.get(bookie_id)
         if connection is None:
-            counters = self._counters_of(bookie_id)
-            connection = BookieConnection(
-                bookie_id, lambda: self._endpoint_of(bookie_id), self._settings, counters=counters
-            )
+            connection = self._new(bookie_id, self._counters_of(bookie_id), REPLIES_OF_VERSION_3)
             self._connections[bookie_id] = connection
         return connection
+
+    def for_batches(self, bookie_id: str) -> BookieConnection | None:
+        """Return the connection for batch reads; None if the bookie takes none, or they are off.
+
+        Bookies before 4.17 close it at the first one. With TLS there is none, because only version 3 of the protocol can
+        begin it.
+
+        Raises:
+            ClientClosed: this was closed.
+        """
+        connection = self.of(bookie_id)
+        if not self._settings.batch_reads or self._settings.tls is not None:
+            return None
+        batches = self._for_batches.get(bookie_id)
+        if batches is None:
+            batches = self._for_batches[bookie_id] = self._new(bookie_id, connection.counters, BATCH_REPLIES)
+        refused_at = batches.refused_at
+        if refused_at is not None and asyncio.get_running_loop().time() < refused_at + _NO_BATCHES_S:
+            return None
+        return batches
+
+    def _new(self, bookie_id: str, counters: BookieCounters, replies: ReplyFormat) -> BookieConnection:
+        return BookieConnection(
+            bookie_id, lambda: self._endpoint_of(bookie_id), self._settings, counters=counters, replies=replies
+        )
 
     def _counters_of(self, bookie_id: str) -> BookieCounters:
         """Return the counters of a bookie that has no connection yet: its own, as long as there is room."""
         if len(self._connections) >= BOOKIES_MAX:
-            for gone in [name for name, connection in self._connections.items() if connection.is_gone]:
+            for gone in [name for name in self._connections if all(each.is_gone for each in self._all_of(name))]:
                 del self._connections[gone]
+                self._for_batches.pop(gone, None)
                 self._counted.pop(gone, None)
         if len(self._counted) >= BOOKIES_MAX:
             return self._others
@@ -58,14 +90,26 @@ class BookieConnections:
 
     def stats(self) -> dict[str, BookieStats]:
         """Return what each bookie was asked and answered so far, by its id; see ``BOOKIES_MAX``."""
-        found = {name: self._connections[name].stats() for name in self._counted if name in self._connections}
-        others = [connection.in_flight for name, connection in self._connections.items() if name not in self._counted]
+        found = {
+            name: _read(name, counters, self._all_of(name))
+            for name, counters in self._counted.items()
+            if name in self._connections
+        }
+        others = list(chain.from_iterable(map(self._all_of, self._connections.keys() - self._counted.keys())))
         if others or self._others.connections:
-            requests, octets = sum(each.requests for each in others), sum(each.bytes for each in others)
-            found[OTHERS] = self._others.read(OTHERS, requests, octets)
+            found[OTHERS] = _read(OTHERS, self._others, others)
         return found
+
+    def _all_of(self, bookie_id: str) -> list[BookieConnection]:
+        return [each[bookie_id] for each in (self._connections, self._for_batches) if bookie_id in each]
 
     async def close(self) -> None:
         """End all connections; requests without a reply fail with ClientClosed. Closing again does nothing."""
         self._is_closed = True
-        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+        connections = chain(self._connections.values(), self._for_batches.values())
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+
+def _read(name: str, counters: BookieCounters, connections: Sequence[BookieConnection]) -> BookieStats:
+    in_flight = [connection.in_flight for connection in connections]
+    return counters.read(name, sum(each.requests for each in in_flight), sum(each.bytes for each in in_flight))

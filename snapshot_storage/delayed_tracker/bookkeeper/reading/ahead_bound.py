@@ -48,5 +48,9 @@ class AheadBound:
         if self._largest:
             self._bound()
 
+    def expects_at_most(self, payload_bytes: int) -> bool:
+        """Return True if the next entries are expected to have no more bytes each."""
+        return 0 < self._largest <= payload_bytes
+
     def _bound(self) -> None:
         self.entries = min(max(self._bytes_ahead // self._largest, 1), self._entries_max)

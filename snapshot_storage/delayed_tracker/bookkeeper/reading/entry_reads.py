@@ -57,18 +57,31 @@ class EntryReads:
             read.ask_next()
         return read
 
-    def begin_range(self, first: int, count: int, bookies: Sequence[str]) -> RangeRead:
+    def begin_range(self, first: int, count: int, bookies: Sequence[str], *, are_small: bool = False) -> RangeRead:
         """Ask for entries that have the same ensemble, and return the read, which must be awaited or cancelled.
 
-        Not for a recovery. Each entry is asked of the first of its bookies that is not avoided.
+        Not for a recovery. Each entry is asked of the first of its bookies that is not avoided; small ones of a single bookie,
+        if it has them all.
+
+        Args:
+            first: the first entry.
+            count: entries, from 1.
+            bookies: their ensemble.
+            are_small: True if all of them may fit into ``BATCH_BYTES_MAX``.
         """
         assert not self._is_recovery
         quorums, avoided = self.access.quorums, self._avoided(bookies)
         # Entries that are an ensemble's size apart have the same bookies.
         period = range(first, first + min(count, quorums.ensemble))
         asked = [bookies[quorums.in_order(entry_id, avoided)[0]] for entry_id in period]
-        requests = [self._requests.of(entry_id) for entry_id in range(first, first + count)]
-        return RangeRead(self.access, requests, [asked[number % len(asked)] for number in range(count)])
+        if (
+            are_small
+            and quorums.ensemble == quorums.write
+            and self.access.connections.for_batches(asked[0]) is not None
+        ):
+            asked = asked[:1]
+        of_each = [asked[number % len(asked)] for number in range(count)]
+        return RangeRead(self.access, self._requests, first, of_each, are_small=are_small and len(asked) == 1)
 
     async def late_entry(self, read: RangeRead, number: int) -> Entry | None:
         """Wait for a range, and return one of its entries; None if it is to be read by :meth:`begin`.

@@ -1,17 +1,25 @@
 """Reads consecutive entries of one ledger at once, each from one bookie: the common case, in which nothing fails.
 
+One bookie that has all of them is asked by one request, if it takes such requests and the entries are small.
+
 An entry that does not come so, in time and right, is left to :class:`EntryReads`, which asks its other bookies. A search, a
 future and a task's turn for each entry cost more than the entry itself.
 """
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from delayed_tracker.bookkeeper.errors import BookieUnavailable, BookKeeperError, DigestMismatch, TooManyInFlight
 from delayed_tracker.bookkeeper.reading.ledger_access import LedgerAccess
+from delayed_tracker.bookkeeper.wire.batch_reads import BatchReadRequest, split_bodies
+from delayed_tracker.bookkeeper.wire.connection import BookieConnection
 from delayed_tracker.bookkeeper.wire.digest import Entry
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
-from delayed_tracker.bookkeeper.wire.requests import Request
+from delayed_tracker.bookkeeper.wire.requests import ReadRequests, Request
+
+BATCH_BYTES_MAX: Final = 1024 * 1024
+"""Most bytes of the reply to one request for several entries, unless its first entry alone has more."""
 
 
 class RangeRead:
@@ -19,13 +27,24 @@ class RangeRead:
 
     Args:
         access: to the ledger.
-        requests: for each entry.
+        requests: makes requests for single entries.
+        first: id of the first entry.
         bookies: for each entry the bookie to ask.
+        are_small: True if all of them may fit into ``BATCH_BYTES_MAX``.
     """
 
-    def __init__(self, access: LedgerAccess, requests: Sequence[Request], bookies: Sequence[str]) -> None:
+    def __init__(
+        self,
+        access: LedgerAccess,
+        requests: ReadRequests,
+        first: int,
+        bookies: Sequence[str],
+        *,
+        are_small: bool = False,
+    ) -> None:
         self._access = access
         self._requests = requests
+        self._first = first
         self._bookies = list(bookies)
         self.failing: set[str] = set()
         """Bookies that gave an error instead of a reply, or took too long."""
@@ -36,20 +55,41 @@ class RangeRead:
         self._loop = asyncio.get_running_loop()
         self._asked_at = self._loop.time()
         self._all: asyncio.Future[None] | None = None
-        for bookie in dict.fromkeys(bookies):
-            self._ask(bookie, [number for number, asked in enumerate(bookies) if asked == bookie])
+        asked = dict.fromkeys(bookies)
+        if len(asked) == 1 and are_small:
+            self.ask_for_batch(0)
+            return
+        for bookie in asked:
+            self.ask_for_each([number for number, of_entry in enumerate(bookies) if of_entry == bookie])
 
-    def _ask(self, bookie: str, numbers: Sequence[int]) -> None:
-        requests = [self._requests[number] for number in numbers]
+    def ask_for_batch(self, number: int) -> None:
+        """Ask for all entries from this one on by one request if their bookie takes that, or else for each."""
+        bookie, count = self._bookies[number], len(self._entries) - number
+        connection = self._access.connections.for_batches(bookie) if count > 1 else None
+        if connection is None:
+            self.ask_for_each(range(number, number + count))
+            return
+        request = BatchReadRequest(self._access.ledger_id, self._first + number, count, BATCH_BYTES_MAX)
+        self._send(connection, (request,), _BatchOfAll(self, range(number, number + count)))
+
+    def ask_for_each(self, numbers: Sequence[int]) -> None:
+        """Ask for each of some entries, which have the same bookie."""
+        requests = [self._requests.of(self._first + number) for number in numbers]
+        self._send(self._access.connections.of(self._bookies[numbers[0]]), requests, _Share(self, numbers))
+
+    def _send(self, connection: BookieConnection, requests: Sequence[Request], answers: "_Share | _BatchOfAll") -> None:
         try:
-            self._access.connections.of(bookie).send_all(requests, _Share(self, numbers))
+            connection.send_all(requests, answers)
         except BookieUnavailable:
-            for number in numbers:
-                self.failed(number)
+            self.failed(answers.numbers)
         except TooManyInFlight:  # one by one they wait for room
-            for number in numbers:
+            for number in answers.numbers:
                 self._bookies[number] = ""
-            self._unanswered.difference_update(numbers)
+            self.settle(answers.numbers)
+
+    def takes_batches(self, number: int) -> bool:
+        """Return True if the bookie of an entry may be asked for several entries by one request."""
+        return self._access.connections.for_batches(self._bookies[number]) is not None
 
     def bookie_of(self, number: int) -> str:
         """Return the bookie that was asked for an entry; empty if none was."""
@@ -106,18 +146,18 @@ class RangeRead:
 
     def came(self, numbers: Sequence[int], bodies: Sequence[bytes]) -> None:
         """Take the stored bodies of entries."""
-        open_body, ledger_id = self._access.digest.open, self._access.ledger_id
+        open_body, ledger_id, first = self._access.digest.open, self._access.ledger_id, self._first
         for number, body in zip(numbers, bodies, strict=True):
             try:
-                self._entries[number] = open_body(ledger_id, self._requests[number].entry_id, body)
+                self._entries[number] = open_body(ledger_id, first + number, body)
             except DigestMismatch:  # the other bookies are asked, and the error names what they have
                 continue
         self.settle(numbers)
 
-    def failed(self, number: int) -> None:
-        """Note that one entry was not answered, by whatever error."""
-        self.failing.add(self._bookies[number])
-        self.settle((number,))
+    def failed(self, numbers: Sequence[int]) -> None:
+        """Note that entries of one bookie were not answered, by whatever error."""
+        self.failing.add(self._bookies[numbers[0]])
+        self.settle(numbers)
 
     def settle(self, numbers: Sequence[int]) -> None:
         """Note that nothing more will come for entries."""
@@ -130,22 +170,60 @@ class _Share:
     """Takes what one bookie replies to the requests for some entries of a :class:`RangeRead`."""
 
     def __init__(self, read: RangeRead, numbers: Sequence[int]) -> None:
+        self.numbers = numbers
         self._read = read
-        self._numbers = numbers
 
     def is_withdrawn(self) -> bool:
         return self._read.is_over
 
     def succeeded(self, numbers: Sequence[int], bodies: Sequence[bytes]) -> None:
         if not self._read.is_over:
-            self._read.came([self._numbers[number] for number in numbers], bodies)
+            self._read.came([self.numbers[number] for number in numbers], bodies)
 
     def replied(self, number: int, reply: Reply) -> None:
         if not self._read.is_over and reply.status == Status.OK and reply.body is not None:
-            self._read.came((self._numbers[number],), (reply.body,))
+            self._read.came((self.numbers[number],), (reply.body,))
         elif not self._read.is_over:
-            self._read.settle((self._numbers[number],))
+            self._read.settle((self.numbers[number],))
 
     def failed(self, number: int, _: BookKeeperError) -> None:
         if not self._read.is_over:
-            self._read.failed(self._numbers[number])
+            self._read.failed((self.numbers[number],))
+
+
+class _BatchOfAll:
+    """Takes what a bookie replies to one request for the last entries of a :class:`RangeRead`, and asks for what is missing."""
+
+    def __init__(self, read: RangeRead, numbers: range) -> None:
+        self.numbers = numbers
+        self._read = read
+
+    def is_withdrawn(self) -> bool:
+        return self._read.is_over
+
+    def succeeded(self, _: Sequence[int], bodies: Sequence[bytes]) -> None:
+        if self._read.is_over:
+            return
+        (entries,) = bodies
+        split = split_bodies(entries, len(self.numbers))
+        came, missing = self.numbers[: len(split)], self.numbers[len(split) :]
+        if came:
+            self._read.came(came, split)
+        if came and missing:
+            self._read.ask_for_batch(missing.start)
+        elif missing:  # it is no use to ask again for what is not even cut right
+            self._read.settle(missing)
+
+    def replied(self, number: int, reply: Reply) -> None:
+        if reply.status == Status.OK and reply.body is not None:
+            self.succeeded((number,), (reply.body,))
+        elif not self._read.is_over:
+            self._read.settle(self.numbers)
+
+    def failed(self, _: int, __: BookKeeperError) -> None:
+        if self._read.is_over:
+            return
+        if self._read.takes_batches(self.numbers.start):
+            self._read.failed(self.numbers)
+        else:
+            self._read.ask_for_each(self.numbers)

@@ -12,13 +12,15 @@ from delayed_tracker.bookkeeper.reading.ahead_bound import AheadBound
 from delayed_tracker.bookkeeper.reading.entry_reads import EntryRead, EntryReads
 from delayed_tracker.bookkeeper.reading.ledger_access import LedgerAccess
 from delayed_tracker.bookkeeper.reading.ledger_end import read_last_confirmed, read_last_entries
-from delayed_tracker.bookkeeper.reading.range_read import RangeRead
+from delayed_tracker.bookkeeper.reading.range_read import BATCH_BYTES_MAX, RangeRead
 from delayed_tracker.bookkeeper.wire.digest import Entry
 from delayed_tracker.core.values.errors import InvalidInput
 
 BYTES_AHEAD: Final = 8 * 1024 * 1024
 _RANGE: Final = 64
 """Entries that are asked for together."""
+_SMALL_BYTES: Final = BATCH_BYTES_MAX // (2 * _RANGE)
+"""Payload of entries of which a whole range may come in one reply; larger ones gain little by that."""
 
 
 class _Begun(NamedTuple):
@@ -125,7 +127,9 @@ class LedgerReader:
         try:
             while ahead or next_id <= end:
                 while next_id <= end and (room := bound.entries - (next_id - yielded)) >= min(_RANGE, bound.entries):
-                    ahead.append(self._begin_range(next_id, min(room, _RANGE, end + 1 - next_id)))
+                    are_small = bound.expects_at_most(_SMALL_BYTES)
+                    count = min(room, _RANGE, end + 1 - next_id)
+                    ahead.append(self._begin_range(next_id, count, are_small=are_small))
                     next_id += ahead[-1].entry_count
                 async with aclosing(self._entries_of(ahead[0])) as come:
                     async for entries in come:
@@ -174,10 +178,14 @@ class LedgerReader:
         bookies = self.metadata.bookies_of(entry_id)
         return _Begun(entry_id, self._current.version, self._reads.begin(entry_id, bookies, last=last))
 
-    def _begin_range(self, first: int, count: int) -> _BegunRange:
+    def _begin_range(self, first: int, count: int, *, are_small: bool) -> _BegunRange:
         metadata, bookies = self.metadata, self.metadata.bookies_of(first)
         count = min(count, metadata.entries_with(first))
-        read = self._reads.begin_range(first, count, bookies) if count > 1 else self._reads.begin(first, bookies)
+        read: RangeRead | EntryRead
+        if count > 1:
+            read = self._reads.begin_range(first, count, bookies, are_small=are_small)
+        else:
+            read = self._reads.begin(first, bookies)
         return _BegunRange(first, count, self._current.version, read)
 
     async def _entries_of(self, begun: _BegunRange) -> AsyncGenerator[Sequence[Entry], None]:

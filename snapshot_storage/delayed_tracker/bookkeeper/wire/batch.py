@@ -6,7 +6,7 @@ from typing import Protocol
 
 from delayed_tracker.bookkeeper.errors import BookKeeperError
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
-from delayed_tracker.bookkeeper.wire.requests import Request, reply_headers
+from delayed_tracker.bookkeeper.wire.requests import Request
 
 
 class Answers(Protocol):
@@ -35,7 +35,7 @@ class Batch:
     Args:
         requests: in the order of their sending.
         answers: takes their outcomes.
-        first_txn: transaction id of the first request; the others follow.
+        headers: of their replies.
         now: time of sending, in seconds.
         timeout_s: time for each reply.
     """
@@ -43,12 +43,11 @@ class Batch:
     __slots__ = ("answers", "deadline", "headers", "requests", "sent_at", "written", "written_at")
 
     def __init__(
-        self, requests: Sequence[Request], answers: Answers, first_txn: int, *, now: float, timeout_s: float
+        self, requests: Sequence[Request], answers: Answers, headers: Sequence[bytes], *, now: float, timeout_s: float
     ) -> None:
         self.requests = requests
         self.answers = answers
-        self.headers = reply_headers(requests[0].operation, range(first_txn, first_txn + len(requests)))
-        """Headers of their replies."""
+        self.headers = headers
         self.sent_at = now
         self.deadline = now + timeout_s
         self.written = 0

@@ -25,12 +25,11 @@ from delayed_tracker.bookkeeper.stats import BookieCounters
 from delayed_tracker.bookkeeper.wire.batch import Answers, Batch, FutureReply
 from delayed_tracker.bookkeeper.wire.frames import FrameInvalid, FrameReader
 from delayed_tracker.bookkeeper.wire.in_flight import InFlight
-from delayed_tracker.bookkeeper.wire.replies import Reply, Status, good_body, parse_reply
+from delayed_tracker.bookkeeper.wire.replies import REPLIES_OF_VERSION_3, Reply, ReplyFormat, Status
 from delayed_tracker.bookkeeper.wire.requests import (
     OPERATION_NAMES,
     Operation,
     Request,
-    reply_header,
     start_tls_request,
 )
 
@@ -53,6 +52,7 @@ class Channel(asyncio.BufferedProtocol):
         overdue_max: most requests that may be overdue at a time while others are answered.
         on_end: called once, with the error that ended the connection.
         counters: of the bookie.
+        replies: format of what the bookie answers; all requests are of its version.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Channel(asyncio.BufferedProtocol):
         on_end: Callable[[BookKeeperError], None],
         *,
         counters: BookieCounters,
+        replies: ReplyFormat = REPLIES_OF_VERSION_3,
     ) -> None:
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the socket is closed, or will never be opened."""
@@ -78,8 +79,10 @@ class Channel(asyncio.BufferedProtocol):
         self._overdue_max = overdue_max
         self._on_end = on_end
         self._counters = counters
+        self._replies = replies
+        self.was_open = False
+        """True once requests could be written."""
         self._transport: asyncio.Transport | None = None
-        self._is_open = False
         self._is_paused = False
         # True from the reply to START_TLS to the end of the handshake.
         self._is_clear_over = False
@@ -130,7 +133,7 @@ class Channel(asyncio.BufferedProtocol):
             return
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._transport = transport
-        self._is_open = True
+        self.was_open = True
         self._is_clear_over = False
         self._heard_at = self._loop.time()
         self._flush()
@@ -207,8 +210,10 @@ class Channel(asyncio.BufferedProtocol):
     def _begin(self, requests: Sequence[Request], answers: Answers, timeout_s: float) -> Batch:
         """Note requests that wait for replies from now on."""
         now = self._loop.time()
-        batch = Batch(requests, answers, self._next_txn, now=now, timeout_s=timeout_s)
-        self._next_txn += len(requests)
+        ids = range(self._next_txn, self._next_txn + len(requests))
+        headers = self._replies.headers(requests[0].operation, ids)
+        batch = Batch(requests, answers, headers, now=now, timeout_s=timeout_s)
+        self._next_txn = ids.stop
         self._waiting.update(zip(batch.headers, zip(repeat(batch), range(len(requests))), strict=False))
         self._set_timer(now + timeout_s)
         return batch
@@ -219,7 +224,7 @@ class Channel(asyncio.BufferedProtocol):
             self._flushing.cancel()
             self._flushing = None
         transport = self._transport
-        if not self._is_open or transport is None:
+        if not self.was_open or transport is None:
             return
         joined: list[bytes] = []
         joined_bytes = 0
@@ -272,9 +277,10 @@ class Channel(asyncio.BufferedProtocol):
         run: Batch | None = None
         numbers: list[int] = []
         bodies: list[bytes] = []
+        header_bounds, good_body = self._replies.header_bounds, self._replies.good_body
         for octets, start, end in self._reader.received(nbytes):
-            behind = start + 2 + octets[start + 1] if end - start > 1 else start
-            header = bytes(octets[start:behind])
+            header_at, behind = header_bounds(octets, start, end)
+            header = bytes(octets[header_at:behind])
             batch, number = self._waiting.get(header, _UNKNOWN)
             if batch is not None and number < batch.written:
                 body = good_body(octets, behind, end, batch.requests[number])
@@ -290,7 +296,7 @@ class Channel(asyncio.BufferedProtocol):
             if run is not None:
                 self._succeed(run, numbers, bodies)
                 run, numbers, bodies = None, [], []
-            self._complete(parse_reply(octets[start:end]))
+            self._complete(self._replies.parse(octets[start:end]))
         if run is not None:
             self._succeed(run, numbers, bodies)
         if self._reader.held_bytes and self._is_clear_over:
@@ -310,7 +316,7 @@ class Channel(asyncio.BufferedProtocol):
         batch.answers.succeeded(numbers, bodies)
 
     def _complete(self, reply: Reply) -> None:
-        header = reply_header(reply.operation, reply.txn_id)
+        (header,) = self._replies.headers(reply.operation, (reply.txn_id,))
         batch, number = self._waiting.get(header, _UNKNOWN)
         if batch is None or number >= batch.written:
             if header not in self._overdue:

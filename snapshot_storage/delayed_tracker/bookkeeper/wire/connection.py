@@ -11,6 +11,7 @@ from delayed_tracker.bookkeeper.errors import (
     BookKeeperError,
     ClientClosed,
     EntryTooLarge,
+    RequestTimedOut,
     TlsRefused,
     TooManyInFlight,
 )
@@ -19,14 +20,14 @@ from delayed_tracker.bookkeeper.stats import BookieCounters, BookieStats
 from delayed_tracker.bookkeeper.wire.batch import Answers
 from delayed_tracker.bookkeeper.wire.channel import Channel
 from delayed_tracker.bookkeeper.wire.in_flight import InFlight
-from delayed_tracker.bookkeeper.wire.replies import Reply, Status
+from delayed_tracker.bookkeeper.wire.replies import REPLIES_OF_VERSION_3, Reply, ReplyFormat, Status
 from delayed_tracker.bookkeeper.wire.requests import Operation, Request
 from delayed_tracker.core.values.errors import InvalidInput
 
 _PORT_MAX = 65_535
 _DOUBLINGS_MAX = 30
 _frame_bytes = attrgetter("frame_bytes")
-_READS = frozenset({Operation.READ_ENTRY, Operation.READ_LAC})
+_READS = frozenset({Operation.READ_ENTRY, Operation.READ_LAC, Operation.READ_BATCH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class BookieConnection:
             BookKeeperError ends the attempt.
         settings: times, bounds and TLS.
         counters: of the bookie; None makes new ones.
+        replies: format of what the bookie answers; all requests are of its version.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class BookieConnection:
         settings: ClientSettings,
         *,
         counters: BookieCounters | None = None,
+        replies: ReplyFormat = REPLIES_OF_VERSION_3,
     ) -> None:
         self.in_flight = InFlight(settings.in_flight_requests_max, settings.in_flight_bytes_max)
         """Requests that wait for replies, and their bytes."""
@@ -70,6 +73,9 @@ class BookieConnection:
         self._find = find
         self._settings = settings
         self.counters = counters or BookieCounters()
+        self.refused_at: float | None = None
+        """Time of the event loop at which the bookie last closed an open connection on which it had never answered."""
+        self._replies = replies
         self._loop = asyncio.get_running_loop()
         self._channel: Channel | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -188,16 +194,20 @@ class BookieConnection:
             settings.in_flight_requests_max,
             self._ended,
             counters=self.counters,
+            replies=self._replies,
         )
         self.counters.connections += 1
         self._channel = channel
         self._opening = self._loop.create_task(self._open(channel))
         return channel
 
-    def _ended(self, _: BookKeeperError) -> None:
+    def _ended(self, error: BookKeeperError) -> None:
         """Set the time of the next attempt: a bookie that only accepts connections and ends them is not hammered."""
-        assert self._channel is not None
-        self._failures = 1 if self._channel.has_answered else self._failures + 1
+        channel = self._channel
+        assert channel is not None
+        self._failures = 1 if channel.has_answered else self._failures + 1
+        if channel.was_open and not channel.has_answered and not isinstance(error, RequestTimedOut | ClientClosed):
+            self.refused_at = self._loop.time()
         doubled = self._settings.backoff_min_ms << min(self._failures - 1, _DOUBLINGS_MAX)
         self._retry_at = self._loop.time() + min(doubled, self._settings.backoff_max_ms) / 1_000
 

@@ -39,6 +39,8 @@ class Operation(IntEnum):
     WRITE_LAC = 6
     READ_LAC = 7
     START_TLS = 9
+    READ_BATCH = 100
+    """No operation of version 3: see ``batch_reads``."""
 
 
 _READ, _ADD = Operation.READ_ENTRY, Operation.ADD_ENTRY
@@ -89,7 +91,7 @@ class Request:
         self.is_urgent = is_urgent
         self.good_reply = good_reply
         self.is_read = operation is _READ
-        """True if a good reply has the body of an entry."""
+        """True if a good reply has a body: that of an entry, or of several."""
         self.frame_bytes = HEAD_BYTES_MAX + len(content) + len(payload)
         """Bytes of the whole frame, or up to 10 more."""
 

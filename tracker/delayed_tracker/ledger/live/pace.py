@@ -17,7 +17,7 @@ SLOW_S: Final = 0.25
 """Mean time of an answer from which a bookie is slow. Pulsar's reads take a few milliseconds on a healthy one."""
 PAUSE_MIN_S: Final = 0.1
 PAUSE_MAX_S: Final = 10.0
-_READ: Final = "READ_ENTRY"
+_READS: Final = ("READ_ENTRY", "READ_BATCH")
 _OVERLOADED: Final = frozenset({"TOO_MANY_REQUESTS", "BOOKIE_TIMED_OUT", "BOOKIE_TOO_MANY_IN_FLIGHT"})
 
 
@@ -34,7 +34,7 @@ class Answers:
     @classmethod
     def of(cls, stats: Iterable[BookieStats]) -> "Answers":
         """Return the counts of all bookies together."""
-        reads = [operations[_READ] for one in stats if _READ in (operations := one.operations)]
+        reads = [one.operations[name] for one in stats for name in _READS if name in one.operations]
         overloaded = sum(_count(read.outcomes) for read in reads)
         return cls(sum(sum(read.latencies) for read in reads), overloaded, sum(read.latency_s for read in reads))
 
