@@ -19,8 +19,9 @@ ABOUT = (
     "they read; ours gets all entries in one call (`add_all`), Java's has no such call. Java's limit of 5,000 requests a "
     "second is off, as in Pulsar. Writing ends with the last answer; the bookie syncs its journal first. Of each entry that "
     "is read, size and number are compared. Bookie and client share the two cores; indexes are entries here, and the "
-    "processor time is our client's alone, for each entry. Of small entries it is spread over some ten calls of Python. "
-    "With its limit on, Java's client wrote and read 5,000 entries a second, of 1 KB and of 10 KB."
+    "processor time is our client's alone, for each entry. Ours reads entries of 1 KB by 64 in one request; Java's asks "
+    "for each, as it does unless version 2 of the protocol is chosen. With batch reads off ours reached 0.7 to 0.76 of its "
+    "rate. With its limit on, Java's client wrote and read 5,000 entries a second, of 1 KB and of 10 KB."
 )
 _NUMBER_BYTES = 8
 """Bytes in front of each entry, which have its number."""

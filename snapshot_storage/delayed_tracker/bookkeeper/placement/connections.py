@@ -91,13 +91,13 @@ class BookieConnections:
     def stats(self) -> dict[str, BookieStats]:
         """Return what each bookie was asked and answered so far, by its id; see ``BOOKIES_MAX``."""
         found = {
-            name: _read(name, counters, self._all_of(name))
+            name: _stats_of(name, counters, self._all_of(name))
             for name, counters in self._counted.items()
             if name in self._connections
         }
         others = list(chain.from_iterable(map(self._all_of, self._connections.keys() - self._counted.keys())))
         if others or self._others.connections:
-            found[OTHERS] = _read(OTHERS, self._others, others)
+            found[OTHERS] = _stats_of(OTHERS, self._others, others)
         return found
 
     def _all_of(self, bookie_id: str) -> list[BookieConnection]:
@@ -110,6 +110,6 @@ class BookieConnections:
         await asyncio.gather(*(connection.close() for connection in connections))
 
 
-def _read(name: str, counters: BookieCounters, connections: Sequence[BookieConnection]) -> BookieStats:
+def _stats_of(name: str, counters: BookieCounters, connections: Sequence[BookieConnection]) -> BookieStats:
     in_flight = [connection.in_flight for connection in connections]
     return counters.read(name, sum(each.requests for each in in_flight), sum(each.bytes for each in in_flight))
