@@ -19,8 +19,8 @@ from tests.benchmarks.rows import Row, Unit, per_second
 
 ABOUT = (
     "The service is a process of its own with default settings over SQLite; the client, an asyncio program with numpy "
-    "columns, runs beside it on the same cores. Adds that one session makes at the same time share calls, of which two "
-    "are under way at most; a stream sends each batch as a message of its own. Redis, where it is measured: ZADD of as "
+    "columns, runs beside it on the same cores. Adds that one session makes at the same time share calls, of which one "
+    "is under way, or two of large ones; a stream sends each batch as a message of its own. Redis, where it is measured: ZADD of as "
     "many members, as many commands under way, one connection, hiredis, nothing written to disk."
 )
 IN_FLIGHT = 8

@@ -55,34 +55,65 @@ async def begin(adds: SharedAdds, *batches: list[int]) -> list["asyncio.Task[Add
     return tasks
 
 
-def shared(sent: Sent, batch_max: int = 100) -> SharedAdds:
-    return SharedAdds(sent, batch_max=lambda: batch_max)
+def shared(sent: Sent, batch_max: int = 100, second_call_min: int = 1_000) -> SharedAdds:
+    return SharedAdds(sent, batch_max=lambda: batch_max, second_call_min=second_call_min)
 
 
 async def test_batches_that_wait_leave_together_in_their_order():
-    """Batches that wait while two calls are in flight are sent in one call, and each has its own answer."""
+    """Batches that wait while a call is in flight are sent in one call, and each has its own answer."""
     sent = Sent()
     first, second, third, fourth, fifth = await begin(shared(sent), [1], [2], [3, 4], [], [5, 6, 7])
-    assert sent.calls == [[1], [2]]
-    await sent.answer(1)
-    assert second.done()
-    assert not first.done()
-    assert sent.calls == [[1], [2], [3, 4, 5, 6, 7]]
-    await sent.answer(2, due_offsets=(1,), duplicate_offsets=(2, 4), beyond_max_delay_offsets=(3,))
+    assert sent.calls == [[1]]
+    await sent.answer(0)
+    assert first.done()
+    assert not second.done()
+    assert sent.calls == [[1], [2, 3, 4, 5, 6, 7]]
+    await sent.answer(1, due_offsets=(2,), duplicate_offsets=(3, 5), beyond_max_delay_offsets=(4,))
+    assert second.result() == AddAnswer(added_count=1)
     assert third.result() == AddAnswer(added_count=1, due_offsets=(1,))
     assert fourth.result() == AddAnswer(added_count=0)
     assert fifth.result() == AddAnswer(added_count=0, duplicate_offsets=(0, 2), beyond_max_delay_offsets=(1,))
+
+
+async def test_callers_that_add_again_share_the_next_call():
+    """Whom a call has answered may add at once: they need not wait for the call after the next."""
+    sent = Sent()
+    adds = shared(sent)
+
+    async def add_three_times(first: int) -> None:
+        for entry in range(first, first + 3):
+            above = pack("x", [entry + 1])
+            await adds.add((above, above, pack("x", [entry])), 1)
+
+    callers = [asyncio.create_task(add_three_times(first)) for first in (10, 20, 30)]
+    await turns()
+    for call in range(4):
+        await sent.answer(call)
+    assert sent.calls == [[10], [20, 30, 11], [21, 31, 12], [22, 32]]
+    assert all(caller.done() for caller in callers)
+
+
+async def test_many_positions_do_not_wait_for_the_end_of_a_call():
+    """They are in two calls, about equal, and a third one waits."""
+    sent = Sent()
+    tasks = await begin(shared(sent, second_call_min=4), [1], [2], [3, 4], [5, 6, 7], [8, 9, 10, 11])
+    assert sent.calls == [[1], [2, 3, 4]]
     await sent.answer(0)
-    assert first.done()
+    assert sent.calls[2:] == [[5, 6, 7]]
+    await sent.answer(1)
+    assert sent.calls[3:] == [[8, 9, 10, 11]]
+    await sent.answer(2)
+    await sent.answer(3)
+    assert all(task.done() for task in tasks)
 
 
 async def test_no_call_carries_more_than_fits():
     """A batch that does not fit waits for the next call, uncut, and no smaller batch overtakes it."""
     sent = Sent()
     tasks = await begin(shared(sent, 3), [1], [2], [3, 4], [5, 6], [7], [8, 9, 10, 11])
-    for call in range(5):
+    for call in range(4):
         await sent.answer(call)
-    assert sent.calls == [[1], [2], [3, 4], [5, 6, 7], [8, 9, 10, 11]]
+    assert sent.calls == [[1], [2, 3, 4], [5, 6, 7], [8, 9, 10, 11]]
     assert all(task.done() for task in tasks)
 
 
@@ -90,60 +121,61 @@ async def test_a_failed_call_fails_its_batches_and_no_later_one():
     """The call after a failed one is made normally."""
     sent = Sent()
     adds = shared(sent)
-    _, _, *together = await begin(adds, [1], [2], [3], [4])
+    _, *together = await begin(adds, [1], [3], [4])
     await sent.answer(0)
     (later,) = await begin(adds, [5])
-    sent.in_flight[2].set_exception(Unavailable("away"))
+    sent.in_flight[1].set_exception(Unavailable("away"))
     await turns()
     for task in together:
         assert isinstance(task.exception(), Unavailable)
-    assert sent.calls[3:] == [[5]]
-    await sent.answer(3)
+    assert sent.calls[2:] == [[5]]
+    await sent.answer(2)
     assert later.result() == AddAnswer(added_count=1)
-    await sent.answer(1)
 
 
 async def test_a_failed_call_of_its_own_lets_the_waiting_ones_go():
     """A call that fails or is cancelled makes room for the waiting batches."""
     sent = Sent()
-    first, second, *_ = await begin(shared(sent), [1], [2], [3], [4])
+    adds = shared(sent)
+    first, *_ = await begin(adds, [1], [3], [4])
     sent.in_flight[0].set_exception(Unavailable("away"))
     await turns()
     assert isinstance(first.exception(), Unavailable)
-    assert sent.calls[2:] == [[3, 4]]
-    second.cancel()
+    assert sent.calls[1:] == [[3, 4]]
+    await sent.answer(1)
+    alone, *_ = await begin(adds, [5], [6])
+    alone.cancel()
     await turns()
-    assert sent.in_flight[1].cancelled()
-    await sent.answer(2)
+    assert sent.in_flight[2].cancelled()
+    assert sent.calls[3:] == [[6]]
+    await sent.answer(3)
 
 
 async def test_a_batch_that_nobody_waits_for_is_not_sent():
     """A batch that is cancelled before its call is not sent; cancelled later, it does not affect the other batches."""
     sent = Sent()
     adds = shared(sent)
-    _, _, gone, kept, leaving = await begin(adds, [1], [2], [3], [4], [5])
+    _, gone, kept, leaving = await begin(adds, [1], [3], [4], [5])
     gone.cancel()
     await turns()
     await sent.answer(0)
-    assert sent.calls[2:] == [[4, 5]]
+    assert sent.calls[1:] == [[4, 5]]
     leaving.cancel()
     await turns()
-    await sent.answer(2, due_offsets=(0,))
+    await sent.answer(1, due_offsets=(0,))
     assert kept.result() == AddAnswer(added_count=0, due_offsets=(0,))
-    await sent.answer(1)
 
 
 async def test_a_call_that_is_cut_off_tells_its_batches_so():
     """Callers that wait while the program's tasks are cancelled get the error that the batch may be tracked."""
     sent = Sent()
     adds = shared(sent)
-    _, _, waiting = await begin(adds, [1], [2], [3])
+    _, waiting = await begin(adds, [1], [3])
     await sent.answer(0)
     (sender,) = adds._senders
     sender.cancel()
     with pytest.raises(SessionClosed, match="may be tracked"):
         await waiting
-    await sent.answer(1)
     assert not adds._senders
 
 
@@ -153,15 +185,14 @@ async def test_the_highest_claim_of_a_call_is_sent():
     adds = shared(sent)
     one = pack("x", [1])
     claims = [Claim(Position(1, entry), 7) for entry in (3, 5, 9)]
-    first = await begin(adds, [1], [2])
+    first = await begin(adds, [1])
     waiting = [asyncio.create_task(adds.add((one, one, pack("x", [0])), 1, claim)) for claim in claims]
     await turns()
     waiting[2].cancel()
     await turns()
     await sent.answer(0)
-    assert sent.claims == [None, None, claims[1]]
-    await sent.answer(1)
-    await sent.answer(2, offered_through=Position(1, 5))
+    assert sent.claims == [None, claims[1]]
+    await sent.answer(1, offered_through=Position(1, 5))
     assert [task.result().offered_through for task in waiting[:2]] == [Position(1, 5)] * 2
     await asyncio.gather(*first)
 

@@ -93,7 +93,7 @@ class TrackerSession(TrackerView):
 
         Columns that do not fit into one call are sent in several, each applied in one step. If a later call fails, the
         earlier ones stay applied; adding everything again is harmless. At most two calls of a session are in flight.
-        Batches that arrive in the meantime wait until one of them ends, and share the next.
+        Batches that arrive in the meantime share the next; fewer than 1,000 positions wait for the end of a single call.
 
         Args:
             deliver_at_ms: wall-clock deadlines, 0 to 2^63-1.

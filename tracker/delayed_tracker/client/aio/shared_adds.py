@@ -1,9 +1,10 @@
 """Shares calls among batches that are added at the same time, so that many batches have the cost of one call.
 
-Up to ``CALLS_MAX`` calls are in flight. A batch that arrives then waits until one of them ends. It is sent together
-with all other waiting batches, in the order of their arrival, as long as they fit into one call. A batch that arrives
-alone is sent at once. Each has its own answer, as if it had its own call: the service applies a call in one step,
-wholly or not at all, and if two batches contain a position, the first wins.
+A batch that arrives alone is sent at once. Those that arrive while a call is in flight wait for its end, as in Nagle's
+algorithm, and are sent together in the order of their arrival, as long as they fit into one call; from
+``SECOND_CALL_MIN`` positions on they are sent in a second call beside it. Each batch has its own answer, as if it had its
+own call: the service applies a call in one step, wholly or not at all, and if two batches contain a position, the first
+wins.
 """
 
 import asyncio
@@ -21,6 +22,8 @@ from delayed_tracker.core.values.errors import DelayedTrackerError
 
 CALLS_MAX: Final = 2
 """Calls in flight at most: the service works on one while the client reads the other's answer and makes the next."""
+SECOND_CALL_MIN: Final = 1_000
+"""Positions from which a second call is worth its cost: a call takes as long as a few hundred positions in one."""
 
 PackedIndexes: TypeAlias = tuple[bytes, bytes, bytes]
 """Deadlines, ledger ids and entry ids, packed."""
@@ -39,17 +42,21 @@ class _Waiting:
 class SharedAdds:
     """Batches of one session."""
 
-    def __init__(self, send: Send, *, batch_max: Callable[[], int]) -> None:
+    def __init__(self, send: Send, *, batch_max: Callable[[], int], second_call_min: int = SECOND_CALL_MIN) -> None:
         """Create a state without batches.
 
         Args:
             send: makes one call.
             batch_max: returns how many positions a call may carry, as known at that time.
+            second_call_min: positions that wait for the end of a call at most.
         """
         self._send = send
         self._batch_max = batch_max
+        self._second_call_min = second_call_min
         self._waiting: deque[_Waiting] = deque()
-        self._under_way_count = 0
+        self._waiting_count = 0
+        self._in_flight_counts: list[int] = []
+        self._is_gathering = False
         self._senders: set[asyncio.Task[None]] = set()
 
     async def add(self, columns: PackedIndexes, count: int, claim: Claim | None = None) -> AddAnswer:
@@ -59,31 +66,58 @@ class SharedAdds:
             TrackerCallError: the call that carried it failed.
             SessionClosed: the client was closed, or the program's event loop ended, before the answer arrived.
         """
-        if self._under_way_count < CALLS_MAX:
-            self._under_way_count += 1
+        if not self._in_flight_counts and not self._is_gathering:
+            self._in_flight_counts.append(count)
             try:
                 return await self._send(columns, count, claim)
             finally:
-                self._ended()
+                self._ended(count)
         outcome: asyncio.Future[AddAnswer] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(columns, count, claim, outcome))
+        self._waiting_count += count
+        if not self._is_gathering:
+            self._begin()
         return await outcome
 
-    def _ended(self) -> None:
-        """Start the next call for the waiting batches after a call has ended."""
-        self._under_way_count -= 1
-        if batches := self._take():
-            self._under_way_count += 1
-            sender = asyncio.get_running_loop().create_task(self._send_together(batches))
-            self._senders.add(sender)
-            sender.add_done_callback(self._senders.discard)
+    def _ended(self, count: int) -> None:
+        """Make room after a call of so many positions."""
+        self._in_flight_counts.remove(count)
+        if self._waiting:
+            self._gather()
+
+    def _gather(self) -> None:
+        """Begin the next call when those whom the last one has answered could add again."""
+        if not self._is_gathering:
+            self._is_gathering = True
+            asyncio.get_running_loop().call_soon(self._gathered)
+
+    def _gathered(self) -> None:
+        self._is_gathering = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Send what waits, if there is room for a call and it is worth one."""
+        in_flight = self._in_flight_counts
+        while self._waiting and len(in_flight) < CALLS_MAX:
+            if in_flight and self._waiting_count < self._second_call_min:
+                return
+            if batches := self._take():
+                in_flight.append(sum(each.count for each in batches))
+                sender = asyncio.get_running_loop().create_task(self._send_together(batches))
+                self._senders.add(sender)
+                sender.add_done_callback(self._senders.discard)
 
     def _take(self) -> list[_Waiting]:
-        """Remove and return the batches of the next call: at least one if any caller waits, and no more than fit."""
+        """Remove and return the batches of the next call: at least one if any caller waits, and no more than fit.
+
+        Of many positions half wait for the second call, so that the calls are about equal.
+        """
         batches: list[_Waiting] = []
-        room = self._batch_max()
+        half = (self._waiting_count + sum(self._in_flight_counts) + 1) // 2
+        room = min(self._batch_max(), max(half, self._second_call_min))
         while self._waiting and (not batches or self._waiting[0].count <= room):
             waiting = self._waiting.popleft()
+            self._waiting_count -= waiting.count
             # A batch that was given up before it was sent is dropped: the caller does not want it tracked.
             if not waiting.outcome.done():
                 batches.append(waiting)
@@ -109,8 +143,9 @@ class SharedAdds:
             for each, own in zip(batches, parts_of(answer, counts), strict=True):
                 if not each.outcome.done():
                     each.outcome.set_result(own)
+            self._gather()
         finally:
-            self._ended()
+            self._ended(sum(counts))
 
 
 def _fail(batches: list[_Waiting], error: DelayedTrackerError) -> None:
