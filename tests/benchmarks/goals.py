@@ -1,7 +1,8 @@
 """Goals of the numbers, and stated numbers of peers for runs that do not measure them.
 
 Peers: BookKeeper's own client (``java client``), measured in every run; Pulsar 4.2.4's own trackers, in one JVM, storage in memory (``java``), and Redis 7.0.15 over hiredis (``redis``),
-each measured before on a machine of two cores; and a broker that replays a topic into its tracker (``broker``), of
+each measured before on a machine of two cores; an echo over gRPC (``echo``),
+measured in every run; and a broker that replays a topic into its tracker (``broker``), of
 which the quickest run counts. A number measured in the run replaces a stated one.
 """
 
@@ -39,6 +40,7 @@ _GOALS: dict[str, Goal] = {
     "contains": Goal(30),
     "contains half drained": Goal(30),
     "grpc add": Goal(3, times_peer=10),
+    "grpc above echo": Goal(100),
     "grpc poll": Goal(None, times_peer=10),
     "durable share": Goal(0.6),
     "durable add everysec": Goal(None, times_peer=5),

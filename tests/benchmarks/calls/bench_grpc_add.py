@@ -14,6 +14,7 @@ from delayed_tracker.core.values.columns import IndexColumns
 from tests.benchmarks.inputs.serving import TOPIC, Served, at_a_time, served
 from tests.benchmarks.inputs.shapes import BATCH, NOW_MS, Shape, batches, offered
 from tests.benchmarks.measure import Reading, Run, require
+from tests.benchmarks.peers.echo_peer import echo_calls
 from tests.benchmarks.peers.redis_peer import redis_adds
 from tests.benchmarks.rows import Row, Unit, per_second
 
@@ -21,7 +22,8 @@ ABOUT = (
     "The service is a process of its own with default settings over SQLite; the client, an asyncio program with numpy "
     "columns, runs beside it on the same cores. Adds that one session makes at the same time share calls, of which one "
     "is under way, or two of large ones; a stream sends each batch as a message of its own. Redis, where it is measured: ZADD of as "
-    "many members, as many commands under way, one connection, hiredis, nothing written to disk."
+    "many members, as many commands under way, one connection, hiredis, nothing written to disk. Echo: grpc.aio "
+    "on both sides, as here, of as many bytes, which are given back as they are: what it takes is not the tracker's."
 )
 IN_FLIGHT = 8
 _subscriptions = (f"adds {number}" for number in itertools.count())
@@ -45,7 +47,7 @@ class Load:
 
 
 async def rows(run: Run) -> AsyncIterator[Row]:
-    """Measure Redis first, then calls of each size, then the shapes, then seals."""
+    """Measure Redis and an echo first, then calls of each size, then the shapes, then seals."""
     sizes = run.scale.batch_sizes
     if run.with_peers:
         redis_adds(run, sizes, IN_FLIGHT)
@@ -54,12 +56,15 @@ async def rows(run: Run) -> AsyncIterator[Row]:
         # One ledger is not sealed, however many indexes it has.
         "mutableIndexesMax": str(2 * run.scale.adds),
     }
+    echoes = await echo_calls(run, sizes)
     async with served(run, settings) as service:
         for size in sizes:
             load = load_of(run, Shape.WEEK, size, in_flight=1)
             readings = await _measured(run, service, load)
             us_per_call = tuple(reading.wall_ns / 1e3 / len(load.parts) for reading in readings)
-            yield Row("grpc call", load.what, Unit.US_PER_CALL, us_per_call, load.count, Shape.WEEK)
+            yield Row(f"grpc call {size}", load.what, Unit.US_PER_CALL, us_per_call, load.count, Shape.WEEK)
+            above = tuple(us - echoes[size] for us in us_per_call)
+            yield Row("grpc above echo", "of it above an echo", Unit.US_PER_CALL, above, load.count, Shape.WEEK)
             if size == BATCH:
                 yield per_second("grpc add alone", load.what, readings, load.count, Shape.WEEK)
         for size in sizes:

@@ -15,7 +15,6 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -27,6 +26,7 @@ from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageUnav
 from delayed_tracker.storage.objects.object_store import ListedObject
 from delayed_tracker.storage.protocol import StorageSpace
 from delayed_tracker.storage.shared.document_store import Stale, StoredDocument
+from delayed_tracker.storage.worker_threads import WorkerThreads
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class FileObjects:
         self._clock = clock
         self._count_again_s = -math.inf
         self._used_bytes = 0
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: WorkerThreads | None = None
         self._unfinished = directory / "unfinished" / uuid4().hex
         self._lock = -1
         self._names = iter(range(2**63))
@@ -68,7 +68,7 @@ class FileObjects:
             StorageFormatUnsupported: the directory has files of another program.
             StorageUnavailable: the operating system refuses.
         """
-        self._threads = ThreadPoolExecutor(THREAD_COUNT, thread_name_prefix="file-objects")
+        self._threads = WorkerThreads(THREAD_COUNT, "file-objects")
         started = False
         try:
             await self._run(self._start)
@@ -119,7 +119,7 @@ class FileObjects:
         if threads is not None:
             await asyncio.shield(asyncio.to_thread(self._close, threads))
 
-    def _close(self, threads: ThreadPoolExecutor) -> None:
+    def _close(self, threads: WorkerThreads) -> None:
         threads.shutdown()
         lock, self._lock = self._lock, -1
         if lock >= 0:
@@ -242,8 +242,7 @@ class FileObjects:
             raise StorageUnavailable(f"{self._directory} is not open; call start() first")
         if self._failed_sync:
             raise StorageUnavailable(f"{self._failed_sync}; check the disk, then restart this process")
-        loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self._threads, self._job, job))
+        return await self._threads.submit(partial(self._job, job), runs_anyway=True)
 
     def _job(self, job: Callable[[], T]) -> T:
         with _storage_errors(self._directory):

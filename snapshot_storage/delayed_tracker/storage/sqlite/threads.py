@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, NamedTuple, TypeVar, cast
@@ -22,6 +22,7 @@ from delayed_tracker.files.lock_file import LockFile
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.storage.sqlite.file_schema import FileSchema
 from delayed_tracker.storage.sqlite.lock import FileLock, file_id_of, lock_path, lock_path_of
+from delayed_tracker.storage.worker_threads import WorkerThreads
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
@@ -144,8 +145,8 @@ class SqliteThreads:
         self._writing = writing
         self._schema = schema
         self._reader_count = reader_count
-        self._writer_thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
-        self._reader_threads = ThreadPoolExecutor(reader_count, thread_name_prefix="sqlite-reader")
+        self._writer_thread = WorkerThreads(1, "sqlite-writer")
+        self._reader_threads = WorkerThreads(reader_count, "sqlite-reader")
         self._readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
         self._writer: sqlite3.Connection | None = None
         self._path_lock: LockFile | None = None
@@ -165,8 +166,7 @@ class SqliteThreads:
             StorageFormatUnsupported: it belongs to another program, or has a newer format.
             StorageUnavailable: the operating system refuses.
         """
-        loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self._writer_thread, self._open, recover))
+        return await self._writer_thread.submit(partial(self._open, recover), runs_anyway=True)
 
     def _open(self, recover: Job[T]) -> T:
         with storage_errors(self._path), contextlib.ExitStack() as undo:
@@ -200,8 +200,7 @@ class SqliteThreads:
         self._require_open()
         with self._gathering_lock:
             self._gathering = None  # what comes later must not overtake this job
-        loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self._writer_thread, self._run_writing, job))
+        return await self._writer_thread.submit(partial(self._run_writing, job), runs_anyway=True)
 
     async def write_together(self, job: Job[T]) -> T:
         """Run a job as :meth:`write` does, in one transaction with others that wait for the writer: a commit is a sync.
@@ -214,7 +213,7 @@ class SqliteThreads:
             together = self._gathering
             if together is None or len(together.jobs) >= _TOGETHER_MAX:
                 jobs: list[Job[object]] = []
-                outcomes_of = asyncio.get_running_loop().run_in_executor(self._writer_thread, self._run_together, jobs)
+                outcomes_of = self._writer_thread.submit(partial(self._run_together, jobs), runs_anyway=True)
                 together = self._gathering = _Together(jobs, outcomes_of)
             number = len(together.jobs)
             together.jobs.append(job)
@@ -224,8 +223,7 @@ class SqliteThreads:
     async def read(self, job: Job[T]) -> T:
         """Run a job on one of the readers."""
         self._require_open()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reader_threads, self._run_reading, job)
+        return await self._reader_threads.submit(partial(self._run_reading, job))
 
     async def close(self) -> None:
         """Refuse new jobs, finish the accepted ones, move the log into the file, and unlock."""
