@@ -1,9 +1,8 @@
 """Goals of the numbers, and stated numbers of peers for runs that do not measure them.
 
-Peers: BookKeeper's own client (``java client``), measured in every run; Pulsar 4.2.4's own trackers, in one JVM, storage in memory (``java``), and Redis 7.0.15 over hiredis (``redis``),
-each measured before on a machine of two cores; an echo over gRPC (``echo``),
-measured in every run; and a broker that replays a topic into its tracker (``broker``), of
-which the quickest run counts. A number measured in the run replaces a stated one.
+Peers: BookKeeper's own client (``java client``) and an echo over gRPC (``echo``), measured in every run; Pulsar 4.2.4's own
+trackers, in one JVM, storage in memory (``java``), and Redis 7.0.15 over hiredis (``redis``), each measured before on a machine
+of two cores; and a broker that replays a topic into its tracker (``broker``), of which the quickest run counts. A number measured in the run replaces a stated one.
 """
 
 import math

@@ -102,7 +102,8 @@ class _Outcomes:
             try:
                 self.loop.call_soon_threadsafe(self._hand_over)
             except RuntimeError:  # the loop was closed, and nobody waits any more
-                self._done.clear()
+                with self._lock:
+                    self._done.clear()
 
     def _hand_over(self) -> None:
         with self._lock:

@@ -180,19 +180,21 @@ class SqliteStorage:
         writer: str = "",
         mark_delete: Position | None = None,
         mark: Mark | None = None,
-    ) -> None:
-        """Remove, add and record the epoch in one transaction."""
+    ) -> CatalogueState | None:
+        """Remove, add and record the epoch in one transaction. After a fence the state is known if it is small."""
         require_text(topic, cursor)
+        is_fence = not remove and not add and mark_delete is None and mark is None
 
-        def replace(connection: sqlite3.Connection) -> None:
+        def replace(connection: sqlite3.Connection) -> CatalogueState | None:
             with transaction(connection):
                 tracker_id = sqlite_catalogue.fence(connection, topic, cursor, epoch=epoch, writer=writer)
                 sqlite_catalogue.replace(
                     connection, tracker_id, remove=remove, add=add, mark_delete=mark_delete, mark=mark
                 )
                 self.at_point("replace.commit")
+                return sqlite_catalogue.read_if_small(connection, topic, cursor) if is_fence else None
 
-        await self._opened().write_together(replace)
+        return await self._opened().write_together(replace)
 
     async def forget(self, topic: str, cursor: str, *, epoch: int, writer: str = "") -> None:
         """Remove all entries, keep the epoch."""

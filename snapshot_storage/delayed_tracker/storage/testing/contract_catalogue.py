@@ -45,6 +45,16 @@ async def an_unknown_tracker_has_an_empty_catalogue(factory: StorageFactory) -> 
         require_equal(await store.trackers(), [], "trackers")
 
 
+async def a_state_that_replace_returns_is_the_catalogue(factory: StorageFactory) -> None:
+    """A backend need not return one; what it returns is what ``list`` has, after a fence, too, small or large."""
+    large = replace(entry_of(3), summary=bytes(200_000))
+    async with started(factory, "catalogue-returned") as store:
+        for epoch, added in enumerate(([], [entry_of(1), entry_of(2)], [], [large], []), start=1):
+            returned = await store.replace("topic", "cursor", remove=[], add=added, epoch=epoch, writer="w")
+            if returned is not None:
+                require_equal(returned, await store.list("topic", "cursor"), f"state returned at epoch {epoch}")
+
+
 async def a_catalogue_comes_back_in_order(factory: StorageFactory) -> None:
     """Every field is returned as written, extremes included; entries ascend by (first, last, bucket id)."""
     entries = [
@@ -325,6 +335,7 @@ async def _expect_unavailable(store: SnapshotStore) -> None:
 
 CATALOGUE_CHECKS: Final[tuple[Check, ...]] = (
     an_unknown_tracker_has_an_empty_catalogue,
+    a_state_that_replace_returns_is_the_catalogue,
     a_catalogue_comes_back_in_order,
     a_replace_removes_before_it_adds,
     a_seal_number_belongs_to_its_entry,

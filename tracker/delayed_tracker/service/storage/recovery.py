@@ -138,7 +138,7 @@ class TrackerRecovery:
         self._counters.snapshots_corrupt += len(state.corrupt)
         for bucket_id in state.corrupt:
             self._lost(bucket_id, SnapshotCorrupt("its catalogue entry fails its checksum"))
-        core = await self._access.offload(
+        build = partial(
             _build,
             limits,
             [found for found in buckets if found is not None],
@@ -149,6 +149,7 @@ class TrackerRecovery:
             lost_bucket_ids=lost,
             last_seal_number=state.last_seal_number,
         )
+        core = await self._access.offload(build) if buckets else build()
         if extent is not None:
             lost_from = [entry.first for entry, found in zip(state.entries, buckets, strict=True) if found is None] + [
                 BEFORE_ALL
@@ -254,6 +255,8 @@ class TrackerRecovery:
         Raises:
             StorageUnavailable: try again.
         """
+        if not entries:
+            return []
         summaries = await self._access.offload(_summaries, entries)
         self._counters.summaries_unreadable += sum(
             summary is None and bool(entry.summary) for entry, summary in zip(entries, summaries, strict=True)

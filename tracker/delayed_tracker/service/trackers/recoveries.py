@@ -22,9 +22,9 @@ from delayed_tracker.service.trackers.log_keeper import LogKeeper
 from delayed_tracker.service.trackers.tracker_events import TrackerEvents
 from delayed_tracker.service.trackers.unloading import IdleTrackers
 
-RECOVERIES_AT_ONCE: Final = 8
-"""Recoveries under way at a time: their commits in SQLite are one, so that the first of many takes as long as with 2, and
-all of them half as long. See ``storage/turns``."""
+RECOVERIES_AT_ONCE: Final = 16
+"""Recoveries under way at a time: their commits in SQLite are one, and so are wake-ups of the loop, so that the first of many
+takes as long as with 2, and all of them less than half as long. See ``storage/turns``."""
 _LOOK_MS: Final = 30
 """A recovery that takes longer waits for its storage, and others begin beside it."""
 
