@@ -105,7 +105,7 @@ def test_each_loop_gets_its_own_outcomes():
 
 
 def test_a_loop_that_was_closed_ends_no_thread():
-    """What its tasks had asked for runs, and later loops are served."""
+    """Functions that must run do so, and later loops are served."""
     threads = WorkerThreads(1, "worker")
     held, ran = threading.Event(), threading.Event()
 
