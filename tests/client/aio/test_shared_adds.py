@@ -76,7 +76,7 @@ async def test_batches_that_wait_leave_together_in_their_order():
 
 
 async def test_callers_that_add_again_share_the_next_call():
-    """Whom a call has answered may add at once: they need not wait for the call after the next."""
+    """Callers that a call has answered may add at once: they need not wait for the call after the next."""
     sent = Sent()
     adds = shared(sent)
 
