@@ -5,7 +5,9 @@ under an entry-point group; the factory takes the part of the URL after ``scheme
 started. ``add_log_registry.py`` finds the add log beside a storage in the same way.
 """
 
+import sys
 from collections.abc import Callable
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, cast
 
@@ -60,7 +62,13 @@ def storage_schemes() -> list[str]:
 def backends(group: str) -> dict[str, EntryPoint]:
     """Return the installed backends of an entry-point group by their schemes."""
     # If two distributions declare one scheme, the first on the path wins, as with modules.
-    return {backend.name: backend for backend in reversed(tuple(entry_points(group=group)))}
+    return {backend.name: backend for backend in reversed(_installed(group, tuple(sys.path)))}
+
+
+@lru_cache(maxsize=4)
+def _installed(group: str, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return the entry points of a group, for which a file of each distribution on the path is read."""
+    return tuple(entry_points(group=group))
 
 
 def offered(group: str) -> str:

@@ -11,12 +11,12 @@ from delayed_tracker.client import Fenced, InvalidArgument, SessionClosed, Unava
 from delayed_tracker.client.aio.shared_acks import SharedAcks
 from delayed_tracker.client.errors import TrackerCallError
 from delayed_tracker.client.model.answers import AckAnswer, Position
-from delayed_tracker.client.model.bounds import ACKS_MAX
 from delayed_tracker.client.model.exchange import Call
 from delayed_tracker.client.queues.ack_queue import AckOutcome, AckQueue, LeaseAck, WaitingAck
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.v1 import tracker_pb2 as pb
+from delayed_tracker.wire.calls import ACKS_MAX
 from tests.client.harness.leasing_service import LeasingService, columns
 from tests.core.harness.shell import positions
 from tests.service.harness.shell import KEY, running_service

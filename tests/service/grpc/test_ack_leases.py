@@ -2,9 +2,9 @@
 
 import pytest
 
-from delayed_tracker.client.model.bounds import ACKS_MAX
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.v1 import tracker_pb2 as pb
+from delayed_tracker.wire.calls import ACKS_MAX
 from tests.service.harness.rpc import REF, add, opened, poll, refused, stats_of
 from tests.service.harness.shell import running_service
 

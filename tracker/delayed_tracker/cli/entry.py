@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from delayed_tracker.cli.exit_codes import ExitCode
+from delayed_tracker.cli.terminal.importing import without_collection
 
 _OURS = ("tracker", "snapshot_storage", "delayed_tracker", "spark_rebuild")
 
@@ -17,7 +18,8 @@ def run() -> None:
     """Run ``delayed-tracker``; if a package is not installed, print one line like every other error."""
 
     def begin() -> None:
-        from delayed_tracker.cli import main  # noqa: PLC0415  # fails if only the client is installed
+        with without_collection():
+            from delayed_tracker.cli import main  # noqa: PLC0415  # fails if only the client is installed
 
         main.run()
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from delayed_tracker.cli.service.config import settings_from
+from delayed_tracker.cli.terminal.importing import without_collection
 from delayed_tracker.cli.terminal.options import BrokerConf, Config, Set
 from delayed_tracker.service.settings.load import LoadedSettings
 
@@ -40,10 +41,11 @@ def serve(
     # Until the service handles SIGHUP, there is nothing to reload.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Only this command needs the packages of the "server" extra.
-    import structlog  # noqa: PLC0415
+    with without_collection():
+        import structlog  # noqa: PLC0415
 
-    from delayed_tracker.service.server import serve as run_service  # noqa: PLC0415
-    from delayed_tracker.service.telemetry.logs import configure_logging  # noqa: PLC0415
+        from delayed_tracker.service.server import serve as run_service  # noqa: PLC0415
+        from delayed_tracker.service.telemetry.logs import configure_logging  # noqa: PLC0415
 
     def read() -> LoadedSettings:
         return settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())], broker_conf)

@@ -16,6 +16,7 @@ import typer
 
 from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
 from delayed_tracker.cli.terminal.failures import CommandLine, bad_usage, print_error
+from delayed_tracker.cli.terminal.importing import without_collection
 from delayed_tracker.cli.terminal.output import for_machines, notice_console, progress_shown
 from delayed_tracker.core.kernels.compile_notice import call_once_before_compiling
 from delayed_tracker.core.values.errors import DelayedTrackerError
@@ -97,7 +98,8 @@ class Program:
 
 def _imported(place: str) -> Any:
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    with without_collection():
+        return getattr(import_module(module), name)
 
 
 def _run_program(app: typer.Typer, program: str) -> NoReturn:

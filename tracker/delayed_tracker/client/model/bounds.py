@@ -14,8 +14,6 @@ UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 SECONDS_MAX = 1e9
 """Longest accepted time in seconds: longer than any useful wait, and short enough for every clock."""
-ACKS_MAX = 1_000
-"""Leases that one call may acknowledge."""
 
 
 def require_type(field: str, value: object, kind: type, remedy: str) -> None:

@@ -27,6 +27,7 @@ from delayed_tracker.client.model.bounds import require_type
 from delayed_tracker.client.model.settings import ClientSettings
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.v1 import ledger_pb2, tracker_pb2
+from delayed_tracker.wire.calls import METADATA_BYTES_MAX
 
 _SERVICE: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
 _LEDGERS: Final = ledger_pb2.DESCRIPTOR.services_by_name["LedgerService"]
@@ -63,8 +64,6 @@ _RETRY_POLICY: Final = {
     "retryableStatusCodes": ["UNAVAILABLE"],
 }
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
-METADATA_BYTES_MAX: Final = 16 * 1_024
-"""Most metadata of a call, and of its answer, in bytes: names and values, and 32 bytes for each entry."""
 _KEEPALIVE_MS: Final = 60_000
 _KEEPALIVE_TIMEOUT_MS: Final = 10_000
 _PORT_MAX: Final = 65_535

@@ -6,22 +6,14 @@ may yield another call instead. An exchange validates its values when it starts,
 """
 
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 
 from delayed_tracker.client.errors import TrackerCallError
+from delayed_tracker.wire.calls import MessageDecoder
 
 Result = TypeVar("Result")
-Answer_co = TypeVar("Answer_co", covariant=True)
-
-
-class AnswerDecoder(Protocol[Answer_co]):
-    """Reader of an answer's bytes: a message's class, or its ``ColumnFields``."""
-
-    def FromString(self, encoded: bytes, /) -> Answer_co:  # noqa: N802  # the name in protobuf
-        """Return the answer; raises DecodeError for other bytes."""
-        ...
 
 
 class Call(NamedTuple):
@@ -31,7 +23,7 @@ class Call(NamedTuple):
     """Name of the method in the service, such as ``AddMessages``."""
     request: Message | bytes
     """Request, as a message or encoded."""
-    answer: AnswerDecoder[object]
+    answer: MessageDecoder[object]
     """Reader of the answer; always the same for one method."""
     timeout_s: float | None = None
     """Time limit of the call in seconds; None is ``call_timeout_s``."""
@@ -64,7 +56,7 @@ def performed(exchange: Exchange[Result], make: Callable[[Call], object]) -> Res
 
 
 def ask(
-    method: str, request: Message | bytes, answer: AnswerDecoder[Result], *, timeout_s: float | None = None
+    method: str, request: Message | bytes, answer: MessageDecoder[Result], *, timeout_s: float | None = None
 ) -> Exchange[Result]:
     """Make one call and return its answer; for ``yield from``."""
     response: Result = yield Call(method, request, answer, timeout_s)

@@ -13,8 +13,8 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from delayed_tracker.client.errors import SessionClosed
 from delayed_tracker.client.model.answers import AckAnswer
-from delayed_tracker.client.model.bounds import ACKS_MAX
 from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.wire.calls import ACKS_MAX
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,8 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from delayed_tracker.client.errors import BatchTooLarge
-from delayed_tracker.client.model.exchange import AnswerDecoder, Exchange, ask
+from delayed_tracker.client.model.exchange import Exchange, ask
+from delayed_tracker.wire.calls import MessageDecoder
 from delayed_tracker.wire.column_fields import ColumnFields
 from delayed_tracker.wire.columns import slice_packed
 
@@ -29,7 +30,7 @@ class Batches:
         self,
         method: str,
         head: Head,
-        answer: AnswerDecoder[Answer],
+        answer: MessageDecoder[Answer],
         *,
         fields: ColumnFields[Head],
         columns: Sequence[bytes],

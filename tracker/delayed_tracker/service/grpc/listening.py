@@ -5,12 +5,12 @@ from typing import Final
 
 import grpc
 
-from delayed_tracker.client.model.channel import METADATA_BYTES_MAX
 from delayed_tracker.service.process.listen import AddressInUse
 from delayed_tracker.service.security.certificates import Certificates
 from delayed_tracker.service.settings.address import ListenAddress
 from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
 from delayed_tracker.service.settings.settings import Settings
+from delayed_tracker.wire.calls import METADATA_BYTES_MAX
 
 _UNLIMITED: Final = 2**31 - 1
 _STREAMS_BEYOND_CALLS: Final = 100

@@ -20,7 +20,6 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_status import rpc_status
 
-from delayed_tracker.client.model.exchange import AnswerDecoder
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.admission.answer_admission import LISTING_METHODS
 from delayed_tracker.service.admission.call_admission import CallAdmission
@@ -32,6 +31,7 @@ from delayed_tracker.service.instruments.call_counts import CallType
 from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.service.telemetry.call_identity import begin_call
 from delayed_tracker.v1 import ledger_pb2, tracker_pb2
+from delayed_tracker.wire.calls import MessageDecoder
 from delayed_tracker.wire.column_fields import Columned
 from delayed_tracker.wire.message_columns import (
     ACK_COLUMNS,
@@ -46,7 +46,7 @@ from delayed_tracker.wire.message_columns import (
 
 _TRACKER: Final = tracker_pb2.DESCRIPTOR.services_by_name["DelayedDeliveryTrackerService"]
 _LEDGER: Final = ledger_pb2.DESCRIPTOR.services_by_name["LedgerService"]
-_COLUMNED: Final[dict[str, AnswerDecoder[object]]] = {
+_COLUMNED: Final[dict[str, MessageDecoder[object]]] = {
     "AddMessages": ADD_COLUMNS,
     "AddMessagesStream": StreamedAdds,
     "AckMessages": ACK_COLUMNS,
@@ -180,7 +180,7 @@ def _handler(
     return grpc.stream_unary_rpc_method_handler(_answering(method, answer, calls, access))
 
 
-def parser_of(method: str, request: AnswerDecoder[RequestT]) -> Callable[[bytes], RequestT]:
+def parser_of(method: str, request: MessageDecoder[RequestT]) -> Callable[[bytes], RequestT]:
     """Return a parser of a method's requests.
 
     Without it, gRPC would answer UNKNOWN to bytes that are no message, and log a traceback.

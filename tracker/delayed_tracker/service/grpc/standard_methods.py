@@ -13,7 +13,6 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_status import rpc_status
 
-from delayed_tracker.client.model.exchange import AnswerDecoder
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.service.admission.request_admission import Context, RequestAdmission
 from delayed_tracker.service.errors import Unauthenticated
@@ -23,6 +22,7 @@ from delayed_tracker.service.grpc.reflection import Reflection, reflection_names
 from delayed_tracker.service.grpc.status import status_of
 from delayed_tracker.service.process.health import Health
 from delayed_tracker.service.security.guard import Guard
+from delayed_tracker.wire.calls import MessageDecoder
 
 _REQUEST_BYTES_MAX: Final = 64 * 2**10
 """Largest request. It carries only a name, which reflection sends back."""
@@ -90,7 +90,7 @@ def serve_reflection(
     )
 
 
-def _parser_of(method: str, request: AnswerDecoder[RequestT]) -> Callable[[bytes], RequestT]:
+def _parser_of(method: str, request: MessageDecoder[RequestT]) -> Callable[[bytes], RequestT]:
     parsed = parser_of(method, request)
 
     def small(encoded: bytes) -> RequestT:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from delayed_tracker.client.model.bounds import ACKS_MAX
 from delayed_tracker.core.engine.leases import LeaseAck
 from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.core.values.errors import InvalidInput
@@ -12,6 +11,7 @@ from delayed_tracker.core.values.verb_results import LeaseOutcome
 from delayed_tracker.service.errors import BatchTooLarge
 from delayed_tracker.service.grpc.wire import to_offsets
 from delayed_tracker.v1 import tracker_pb2
+from delayed_tracker.wire.calls import ACKS_MAX
 
 
 def to_lease_acks(

@@ -4,13 +4,15 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from delayed_tracker.service.errors import Unauthenticated
-from delayed_tracker.service.security.principal import Principal
+from delayed_tracker.service.security.principal import ROLE_BYTES_MAX, Principal
 from delayed_tracker.service.security.token_keys import TokenKeys
-from delayed_tracker.service.security.tokens import ROLE_BYTES_MAX, TokenVerifier
 from delayed_tracker.service.settings.security import SecuritySettings
+
+if TYPE_CHECKING:
+    from delayed_tracker.service.security.tokens import TokenVerifier
 
 VERIFIED_TOKENS_MAX: Final = 10_000
 """Tokens whose verification is remembered; the one that was not used for longest is forgotten."""
@@ -39,14 +41,14 @@ class Authenticator:
     def __init__(self, settings: SecuritySettings, keys: TokenKeys, *, now_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._providers = settings.providers
-        self._verifier = TokenVerifier(settings, keys)
+        self._verifier = _verifier(settings, keys)
         self._now_ms = now_ms
         self._verified: OrderedDict[bytes, Principal] = OrderedDict()
         """Principals by the hash of their token: a token itself stays nowhere in memory."""
 
     def use_keys(self, keys: TokenKeys) -> None:
         """Verify with other keys from now on. Tokens of keys that are gone are refused at their next call."""
-        self._verifier = TokenVerifier(self._settings, keys)
+        self._verifier = _verifier(self._settings, keys)
         self._verified.clear()
 
     def principal_of(self, given: Credentials) -> Principal:
@@ -82,3 +84,9 @@ class Authenticator:
             del self._verified[digest]
             raise Unauthenticated("the token has expired", principal=principal.role)
         return principal
+
+
+def _verifier(settings: SecuritySettings, keys: TokenKeys) -> "TokenVerifier":
+    from delayed_tracker.service.security.tokens import TokenVerifier  # noqa: PLC0415  # PyJWT takes 70 ms to import
+
+    return TokenVerifier(settings, keys)

@@ -13,7 +13,6 @@ from typing import Final, Self
 
 import grpc
 import structlog
-from cryptography import x509
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.files.whole_file import read_whole
@@ -56,6 +55,8 @@ class Certificate:
         path = settings.trust_certs_file_path
         trusted = _read("tlsTrustCertsFilePath", path) if path else None
         try:
+            from cryptography import x509  # noqa: PLC0415  # a tenth of a second, for services with TLS alone
+
             ends = x509.load_pem_x509_certificates(chain)[0].not_valid_after_utc
         except ValueError as error:
             raise InvalidInput(

@@ -1,6 +1,10 @@
 """The caller of a call, as authentication found it."""
 
 from dataclasses import dataclass
+from typing import Final
+
+ROLE_BYTES_MAX: Final = 1_024
+"""A longer name of a role is refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,12 @@ import jwt
 from jwt.types import Options
 
 from delayed_tracker.service.errors import Unauthenticated
-from delayed_tracker.service.security.principal import Principal
+from delayed_tracker.service.security.principal import ROLE_BYTES_MAX, Principal
 from delayed_tracker.service.security.token_keys import TokenKeys
 from delayed_tracker.service.settings.security import SecuritySettings
 
 TOKEN_BYTES_MAX: Final = 16 * 1024
 """A longer token is refused before it is read."""
-ROLE_BYTES_MAX: Final = 1_024
 _MALFORMED: Final = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 """Errors that PyJWT and json raise for a token that is no token: claims of the wrong type, brackets without an end."""
 _END_MS_MAX: Final = 2**53
