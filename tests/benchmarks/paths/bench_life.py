@@ -41,8 +41,7 @@ def _lives(run: Run, shape: Shape, what: str, *, step_ms: int | None) -> Iterato
     filling: list[Reading] = []
     draining: list[Reading] = []
     on_disk: list[float] = []
-    repeats = run.repeats(what) if step_ms is None else run.fresh_repeats(what, is_long=True)
-    for counts in repeats:
+    for counts in run.repeats(what):
         filled, drained, stored_bytes = asyncio.run(_life(run, what, indexes, step_ms))
         if counts:
             filling.append(filled)

@@ -52,6 +52,14 @@ CASES = (
         {"life/one deadline": lambda found: found["add_all_ns"] + found["drain_ns"]},
     ),
     Case(
+        ("bucket", "week=1"),
+        frozenset({"life"}),
+        {
+            "life passing": lambda found: found["add_all_ns"] + found["drain_ns"],
+            "drain passing": lambda found: found["drain_ns"],
+        },
+    ),
+    Case(
         ("bucket", "ledgers=3", "per=1000000", "min=50000", "warm=1", "drain=0"),
         frozenset({"add"}),
         {"add that seals 1M": lambda found: found["seal_max_ms"]},
