@@ -26,13 +26,10 @@ async def rows(run: Run) -> AsyncIterator[Row]:
     """Measure the first opening, and openings after a restart."""
     count = run.scale.scraped_trackers
     first, again = [], []
-    for counts in run.repeats(f"opening {count:,} trackers"):
+    for _ in run.fresh_repeats(f"opening {count:,} trackers", is_long=False):
         directory = run.new_directory()
-        new_ms = await _opened(run, directory, count, has_index=False)
-        cold_ms = await _opened(run, directory, count, has_index=True)
-        if counts:
-            first.append(new_ms)
-            again.append(cold_ms)
+        first.append(await _opened(run, directory, count, has_index=False))
+        again.append(await _opened(run, directory, count, has_index=True))
     yield Row("opens", f"{count:,} new trackers", Unit.MS, tuple(first), count)
     yield Row("opens", f"{count:,} trackers after a restart", Unit.MS, tuple(again), count)
 

@@ -20,7 +20,9 @@ from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.storage.protocol import LogMark
 
 PAGE_BYTES: Final = 2**20
-"""Size of a page: its changes are applied in one go, in a worker thread."""
+"""Size of a page: its changes are applied in one go, in a worker thread unless they are few."""
+_SMALL_BYTES: Final = 4_096
+"""Size of a page that is applied sooner than a worker thread answers."""
 
 
 class LogReplay:
@@ -63,8 +65,10 @@ class LogReplay:
             read = partial(log.read, *self._key, after=after, bytes_max=PAGE_BYTES)
             page = await self._access.attempt(read, self._counters)
             found_count += len(page.records) + sum(last - first + 1 for first, last in page.corrupt)
-            lost_count += await self._access.offload(_apply, core, page, extent.claims_void_through)
-            read_bytes += sum(len(each.record) for each in page.records)
+            page_bytes = sum(len(each.record) for each in page.records)
+            apply = partial(_apply, core, page, extent.claims_void_through)
+            lost_count += apply() if page_bytes <= _SMALL_BYTES else await self._access.offload(apply)
+            read_bytes += page_bytes
             after, is_last = max([after, *(each.number for each in page.records)]), page.is_last
         core.skip_changes(extent.last_number)  # if the last records cannot be read
         # Records that were cut although this catalogue does not contain them: it is older than the log.
