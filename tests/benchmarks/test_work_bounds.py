@@ -6,7 +6,10 @@ over segments. A change that makes something cheaper also lowers the bound; a ch
 """
 
 import asyncio
+from concurrent.futures import Executor
 from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +18,12 @@ from numba import config
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.values.columns import IndexColumns, Position
 from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.registry import open_storage
+from delayed_tracker.storage.sqlite.add_log import SqliteAddLog
+from delayed_tracker.storage.worker_threads import WorkerThreads
 from tests.benchmarks.inputs.hosted import hosted_over
 from tests.benchmarks.inputs.shapes import (
     ALL_DUE,
@@ -253,3 +262,36 @@ def test_work_of_popping_as_the_week_passes():
             peak_bytes=60_000,
         ),
     )
+
+
+async def test_jobs_of_opening_trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An empty tracker takes two reads and a share of two commits, and nothing of the worker threads besides."""
+    count, given = 200, 0
+    submit = WorkerThreads.submit
+
+    def counted(threads: WorkerThreads, *args: Any, **kwargs: Any) -> Any:
+        nonlocal given
+        given += 1
+        return submit(threads, *args, **kwargs)
+
+    registry = TrackerRegistry(
+        open_storage(f"sqlite:{tmp_path / 'tracker.db'}"),
+        TrackerLimits(),
+        clock=ManualClock(NOW_MS),
+        workers=NoExecutor(),
+        add_log=SqliteAddLog(tmp_path / "tracker.db.add-log"),
+    )
+    await registry.start()
+    keys = [TrackerKey(f"persistent://lab/main/{number}", "opens") for number in range(count)]
+    monkeypatch.setattr(WorkerThreads, "submit", counted)
+    await asyncio.gather(*(registry.open(key, owner="me", mark_delete=None) for key in keys))
+    monkeypatch.undo()
+    await registry.close()
+    assert 2 * count <= given <= 4 * count
+
+
+class NoExecutor(Executor):
+    """Refuses work: nothing may need a worker thread."""
+
+    def submit(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("a worker thread was asked for")
