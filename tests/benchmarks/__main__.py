@@ -9,6 +9,7 @@ file.
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from delayed_tracker.service.process.kernels import load_kernels
+from delayed_tracker.service.telemetry.logs import configure_logging
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
 from tests.benchmarks.inputs.scale import QUICK, Scale
 from tests.benchmarks.machine import load_average
@@ -32,7 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Return 0 if all benchmarks ran with correct output; 1 if some output was wrong, and then write nothing."""
     options = _options().parse_args(arguments)
     chosen: list[Benchmark] = options.only or BENCHMARKS
-    with tempfile.TemporaryDirectory(prefix="tracker-benchmarks-") as directory:
+    with (
+        tempfile.TemporaryDirectory(prefix="tracker-benchmarks-") as directory,
+        Path(os.devnull).open("w", encoding="utf-8") as quiet,
+    ):
         scale = QUICK if options.quick else Scale()
         if options.spark_entries is not None:
             scale = replace(scale, spark_ledgers=-(-options.spark_entries // scale.spark_ledger_entries))
@@ -42,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
             with_peers=options.peers,
             java_bench=options.java_bench,
         )
+        configure_logging("json", "info", stream=quiet)  # trackers log as in a service, into nothing
         load_kernels()  # else the first row would include compiling, or waiting for compiled code
         load_before = load_average()
         if run.with_peers:
