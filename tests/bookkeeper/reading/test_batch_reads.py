@@ -1,10 +1,12 @@
 """Small entries come several in one reply where a bookie has them all; whatever is wrong with that, single reads make good."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 import pytest
 
+from delayed_tracker.bookkeeper.errors import ClientClosed
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerState
 from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore
 from delayed_tracker.bookkeeper.reading.range_read import BATCH_BYTES_MAX
@@ -152,3 +154,24 @@ async def test_without_room_for_a_batch_entries_wait_one_by_one(
     ):
         assert await payloads_of(reader) == PAYLOADS
     assert len(batches_of(bookies)) >= 3
+
+
+@pytest.mark.parametrize("takes_batches", [True, False])
+async def test_a_client_that_is_closed_ends_reads_in_batches(
+    zookeeper: ZooKeeperServer, root: str, store: LedgerStore, takes_batches: bool
+):
+    """Who waits for entries is told, whether bookies take batches or were just asked for the first one."""
+    bookies = filled(ABC, 3, PAYLOADS)
+    async with opened(zookeeper, root, store, bookies) as (reader, _):
+        if takes_batches:
+            assert len(await reader.read(0, 200)) == 201
+        for bookie in bookies:
+            bookie.batches.clear()
+            bookie.arrived.clear()
+            bookie.faults.append(lambda asked: SILENT if asked.readRequest.entryId > 0 else None)
+        reading = asyncio.create_task(reader.read(0, COUNT - 1))
+        while not batches_of(bookies):
+            await bookies[1].arrived.wait()
+            bookies[1].arrived.clear()
+    with pytest.raises(ClientClosed):
+        await reading

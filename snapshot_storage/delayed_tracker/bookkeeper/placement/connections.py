@@ -48,25 +48,30 @@ class BookieConnections:
             self._connections[bookie_id] = connection
         return connection
 
-    def for_batches(self, bookie_id: str) -> BookieConnection | None:
-        """Return the connection for batch reads; None if the bookie takes none, or they are off.
-
-        Bookies before 4.17 close it at the first one. With TLS there is none, because only version 3 of the protocol can
-        begin it.
+    def for_batches(self, bookie_id: str) -> BookieConnection:
+        """Return the connection for batch reads to a bookie that takes them; it is opened by its first request.
 
         Raises:
             ClientClosed: this was closed.
         """
         connection = self.of(bookie_id)
-        if not self._settings.batch_reads or self._settings.tls is not None:
-            return None
         batches = self._for_batches.get(bookie_id)
         if batches is None:
             batches = self._for_batches[bookie_id] = self._new(bookie_id, connection.counters, BATCH_REPLIES)
-        refused_at = batches.refused_at
-        if refused_at is not None and asyncio.get_running_loop().time() < refused_at + _NO_BATCHES_S:
-            return None
         return batches
+
+    def takes_batches(self, bookie_id: str) -> bool:
+        """Return False if batch reads are off, or the bookie has refused one a short time ago.
+
+        Bookies before 4.17 close the connection at the first one. With TLS there are none, because only version 3 of the
+        protocol can begin it.
+        """
+        if not self._settings.batch_reads or self._settings.tls is not None:
+            return False
+        batches = self._for_batches.get(bookie_id)
+        if batches is None or batches.refused_at is None:
+            return True
+        return asyncio.get_running_loop().time() >= batches.refused_at + _NO_BATCHES_S
 
     def _new(self, bookie_id: str, counters: BookieCounters, replies: ReplyFormat) -> BookieConnection:
         return BookieConnection(

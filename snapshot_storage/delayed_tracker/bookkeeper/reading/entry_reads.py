@@ -74,11 +74,7 @@ class EntryReads:
         # Entries that are an ensemble's size apart have the same bookies.
         period = range(first, first + min(count, quorums.ensemble))
         asked = [bookies[quorums.in_order(entry_id, avoided)[0]] for entry_id in period]
-        if (
-            are_small
-            and quorums.ensemble == quorums.write
-            and self.access.connections.for_batches(asked[0]) is not None
-        ):
+        if are_small and quorums.ensemble == quorums.write and self.access.connections.takes_batches(asked[0]):
             asked = asked[:1]
         of_each = [asked[number % len(asked)] for number in range(count)]
         return RangeRead(self.access, self._requests, first, of_each, are_small=are_small and len(asked) == 1)

@@ -7,10 +7,16 @@ future and a task's turn for each entry cost more than the entry itself.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from delayed_tracker.bookkeeper.errors import BookieUnavailable, BookKeeperError, DigestMismatch, TooManyInFlight
+from delayed_tracker.bookkeeper.errors import (
+    BookieUnavailable,
+    BookKeeperError,
+    ClientClosed,
+    DigestMismatch,
+    TooManyInFlight,
+)
 from delayed_tracker.bookkeeper.reading.ledger_access import LedgerAccess
 from delayed_tracker.bookkeeper.wire.batch_reads import BatchReadRequest, split_bodies
 from delayed_tracker.bookkeeper.wire.connection import BookieConnection
@@ -64,23 +70,29 @@ class RangeRead:
 
     def ask_for_batch(self, number: int) -> None:
         """Ask for all entries from this one on by one request if their bookie takes that, or else for each."""
-        bookie, count = self._bookies[number], len(self._entries) - number
-        connection = self._access.connections.for_batches(bookie) if count > 1 else None
-        if connection is None:
-            self.ask_for_each(range(number, number + count))
+        numbers, bookie = range(number, len(self._entries)), self._bookies[number]
+        connections = self._access.connections
+        if len(numbers) == 1 or not connections.takes_batches(bookie):
+            self.ask_for_each(numbers)
             return
-        request = BatchReadRequest(self._access.ledger_id, self._first + number, count, BATCH_BYTES_MAX)
-        self._send(connection, (request,), _BatchOfAll(self, range(number, number + count)))
+        request = BatchReadRequest(self._access.ledger_id, self._first + number, len(numbers), BATCH_BYTES_MAX)
+        self._send(connections.for_batches, (request,), _BatchOfAll(self, numbers))
 
     def ask_for_each(self, numbers: Sequence[int]) -> None:
         """Ask for each of some entries, which have the same bookie."""
         requests = [self._requests.of(self._first + number) for number in numbers]
-        self._send(self._access.connections.of(self._bookies[numbers[0]]), requests, _Share(self, numbers))
+        self._send(self._access.connections.of, requests, _Share(self, numbers))
 
-    def _send(self, connection: BookieConnection, requests: Sequence[Request], answers: "_Share | _BatchOfAll") -> None:
+    def _send(
+        self,
+        connection_of: Callable[[str], BookieConnection],
+        requests: Sequence[Request],
+        answers: "_Share | _BatchOfAll",
+    ) -> None:
+        """Send requests for entries of one bookie. No error leaves it: it is called where connections end, too."""
         try:
-            connection.send_all(requests, answers)
-        except BookieUnavailable:
+            connection_of(self._bookies[answers.numbers[0]]).send_all(requests, answers)
+        except (BookieUnavailable, ClientClosed):
             self.failed(answers.numbers)
         except TooManyInFlight:  # one by one they wait for room
             for number in answers.numbers:
@@ -89,7 +101,7 @@ class RangeRead:
 
     def takes_batches(self, number: int) -> bool:
         """Return True if the bookie of an entry may be asked for several entries by one request."""
-        return self._access.connections.for_batches(self._bookies[number]) is not None
+        return self._access.connections.takes_batches(self._bookies[number])
 
     def bookie_of(self, number: int) -> str:
         """Return the bookie that was asked for an entry; empty if none was."""
