@@ -14,6 +14,7 @@ from delayed_tracker.bookkeeper.placement.bookies import Bookies
 from delayed_tracker.bookkeeper.placement.connections import BookieConnections
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.stats import OTHERS, OUTCOMES_MAX, BookieCounters
+from delayed_tracker.bookkeeper.wire.batch_reads import BatchReadRequest
 from delayed_tracker.bookkeeper.wire.connection import Endpoint
 from delayed_tracker.pulsar.v1.bookie_service_info_pb2 import BookieServiceInfo
 from tests.bookkeeper.servers.cluster import Cluster, ZooKeeperServer
@@ -204,8 +205,9 @@ async def test_each_bookie_has_one_connection_and_its_counts():
             connections.of("b1")
 
 
-async def test_bookies_with_counts_of_their_own_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    """Those that are gone make room for new ones; bookies beyond the bound are counted together."""
+@pytest.mark.parametrize("are_for_batches", [False, True])
+async def test_bookies_with_counts_of_their_own_are_bounded(monkeypatch: pytest.MonkeyPatch, are_for_batches: bool):
+    """Those that are gone make room for new ones, whatever they were asked for; further ones are counted together."""
     monkeypatch.setattr("delayed_tracker.bookkeeper.placement.connections.BOOKIES_MAX", 3)
     async with bookie_of(echo) as bookie:
 
@@ -217,7 +219,8 @@ async def test_bookies_with_counts_of_their_own_are_bounded(monkeypatch: pytest.
         connections = BookieConnections(endpoint_of, ClientSettings())
         for number in range(6):
             with pytest.raises(BookieUnavailable, match="not registered"):
-                await connections.of(f"gone{number}").call(add_of())
+                gone = connections.for_batches if are_for_batches else connections.of
+                await gone(f"gone{number}").call(BatchReadRequest(7, 0, 9, 100) if are_for_batches else add_of())
         assert connections.stats().keys() == {"gone3", "gone4", "gone5"}
         for number in range(6):
             await connections.of(f"b{number}").call(add_of())

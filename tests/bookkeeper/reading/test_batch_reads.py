@@ -160,7 +160,7 @@ async def test_without_room_for_a_batch_entries_wait_one_by_one(
 async def test_a_client_that_is_closed_ends_reads_in_batches(
     zookeeper: ZooKeeperServer, root: str, store: LedgerStore, takes_batches: bool
 ):
-    """Who waits for entries is told, whether bookies take batches or were just asked for the first one."""
+    """Callers that wait for entries are told, whether bookies take batches or were just asked for the first one."""
     bookies = filled(ABC, 3, PAYLOADS)
     async with opened(zookeeper, root, store, bookies) as (reader, _):
         if takes_batches:

@@ -40,25 +40,11 @@ class BookieConnections:
         Raises:
             ClientClosed: this was closed.
         """
-        if self._is_closed:
-            raise ClientClosed(f"bookie {bookie_id}: the client was closed; make another one")
-        connection = self._connections.get(bookie_id)
-        if connection is None:
-            connection = self._new(bookie_id, self._counters_of(bookie_id), REPLIES_OF_VERSION_3)
-            self._connections[bookie_id] = connection
-        return connection
+        return self._one_of(self._connections, bookie_id, REPLIES_OF_VERSION_3)
 
     def for_batches(self, bookie_id: str) -> BookieConnection:
-        """Return the connection for batch reads to a bookie that takes them; it is opened by its first request.
-
-        Raises:
-            ClientClosed: this was closed.
-        """
-        connection = self.of(bookie_id)
-        batches = self._for_batches.get(bookie_id)
-        if batches is None:
-            batches = self._for_batches[bookie_id] = self._new(bookie_id, connection.counters, BATCH_REPLIES)
-        return batches
+        """Return the connection for batch reads to a bookie that takes them; as :meth:`of`."""
+        return self._one_of(self._for_batches, bookie_id, BATCH_REPLIES)
 
     def takes_batches(self, bookie_id: str) -> bool:
         """Return False if batch reads are off, or the bookie has refused one a short time ago.
@@ -73,21 +59,32 @@ class BookieConnections:
             return True
         return asyncio.get_running_loop().time() >= batches.refused_at + _NO_BATCHES_S
 
-    def _new(self, bookie_id: str, counters: BookieCounters, replies: ReplyFormat) -> BookieConnection:
-        return BookieConnection(
-            bookie_id, lambda: self._endpoint_of(bookie_id), self._settings, counters=counters, replies=replies
-        )
+    def _one_of(self, kept: dict[str, BookieConnection], bookie_id: str, replies: ReplyFormat) -> BookieConnection:
+        if self._is_closed:
+            raise ClientClosed(f"bookie {bookie_id}: the client was closed; make another one")
+        connection = kept.get(bookie_id)
+        if connection is None:
+            others = self._all_of(bookie_id)
+            counters = others[0].counters if others else self._counters_of(bookie_id)
+            connection = kept[bookie_id] = BookieConnection(
+                bookie_id, lambda: self._endpoint_of(bookie_id), self._settings, counters=counters, replies=replies
+            )
+        return connection
 
     def _counters_of(self, bookie_id: str) -> BookieCounters:
         """Return the counters of a bookie that has no connection yet: its own, as long as there is room."""
-        if len(self._connections) >= BOOKIES_MAX:
-            for gone in [name for name in self._connections if all(each.is_gone for each in self._all_of(name))]:
-                del self._connections[gone]
+        names = self._names()
+        if len(names) >= BOOKIES_MAX:
+            for gone in [name for name in names if all(each.is_gone for each in self._all_of(name))]:
+                self._connections.pop(gone, None)
                 self._for_batches.pop(gone, None)
                 self._counted.pop(gone, None)
         if len(self._counted) >= BOOKIES_MAX:
             return self._others
         return self._counted.setdefault(bookie_id, BookieCounters())
+
+    def _names(self) -> set[str]:
+        return self._connections.keys() | self._for_batches.keys()
 
     def replaced(self, bookie_id: str) -> None:
         """Count that another bookie took the place of this one in an ensemble."""
@@ -95,12 +92,13 @@ class BookieConnections:
 
     def stats(self) -> dict[str, BookieStats]:
         """Return what each bookie was asked and answered so far, by its id; see ``BOOKIES_MAX``."""
+        names = self._names()
         found = {
             name: _stats_of(name, counters, self._all_of(name))
             for name, counters in self._counted.items()
-            if name in self._connections
+            if name in names
         }
-        others = list(chain.from_iterable(map(self._all_of, self._connections.keys() - self._counted.keys())))
+        others = list(chain.from_iterable(map(self._all_of, names - self._counted.keys())))
         if others or self._others.connections:
             found[OTHERS] = _stats_of(OTHERS, self._others, others)
         return found
