@@ -217,10 +217,11 @@ async def test_bookies_with_counts_of_their_own_are_bounded(monkeypatch: pytest.
             return Endpoint("127.0.0.1", bookie.port)
 
         connections = BookieConnections(endpoint_of, ClientSettings())
+        gone = connections.for_batches if are_for_batches else connections.of
+        request = BatchReadRequest(7, 0, 9, 100) if are_for_batches else add_of()
         for number in range(6):
             with pytest.raises(BookieUnavailable, match="not registered"):
-                gone = connections.for_batches if are_for_batches else connections.of
-                await gone(f"gone{number}").call(BatchReadRequest(7, 0, 9, 100) if are_for_batches else add_of())
+                await gone(f"gone{number}").call(request)
         assert connections.stats().keys() == {"gone3", "gone4", "gone5"}
         for number in range(6):
             await connections.of(f"b{number}").call(add_of())
