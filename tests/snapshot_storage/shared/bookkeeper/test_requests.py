@@ -134,6 +134,20 @@ async def test_requests_and_bytes_of_a_trackers_life(counting):
     await other.storage.close()
 
 
+async def test_small_segments_are_read_together(counting):
+    """The first tells how large they are; those behind it come by 64 in a reply."""
+    counted = counting()
+    await counted.storage.start()
+    await counted.storage.replace(*TRACKER, remove=[], add=[], epoch=1)
+    bucket_id = await create(counted.storage, [b"%d" % number * 100 for number in range(130)])
+    await counted.asked()
+    found = await counted.storage.get_bucket_snapshot_segments(bucket_id, 1, 130)
+    assert [bytes(each) for each in found] == [b"%d" % number * 100 for number in range(130)]
+    asked = await counted.asked()
+    assert asked.entries == {"READ_ENTRY": 2, "READ_BATCH": 2}
+    assert asked.bookie_bytes < sum(map(len, found)) + 130 * 80
+
+
 async def test_large_values_are_one_more_ledger(counting):
     """A summary from 512 bytes on is written with those of the same commit; a recovery opens and reads their ledger."""
     counted = counting()
