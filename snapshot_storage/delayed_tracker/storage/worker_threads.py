@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -21,9 +21,9 @@ class _Job(NamedTuple):
     runs_anyway: bool
 
 
-class _Done(NamedTuple, Generic[T]):
-    outcome: "asyncio.Future[T]"
-    result: T | None
+class _Done(NamedTuple):
+    outcome: "asyncio.Future[Any]"
+    result: Any
     error: BaseException | None
 
 
@@ -78,7 +78,7 @@ class WorkerThreads:
             del job  # or it would keep the outcome until the next one
 
 
-def _run(job: _Job) -> _Done[Any]:
+def _run(job: _Job) -> _Done:
     try:
         return _Done(job.outcome, job.function(), None)
     except BaseException as error:  # noqa: BLE001  # raised again by whoever waits for the outcome
@@ -91,9 +91,9 @@ class _Outcomes:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._lock = threading.Lock()
-        self._done: list[_Done[Any]] = []
+        self._done: list[_Done] = []
 
-    def put(self, done: _Done[Any]) -> None:
+    def put(self, done: _Done) -> None:
         """Give an outcome to the loop; called by a thread."""
         with self._lock:
             self._done.append(done)

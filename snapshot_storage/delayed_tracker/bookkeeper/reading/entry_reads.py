@@ -74,10 +74,12 @@ class EntryReads:
         # Entries that are an ensemble's size apart have the same bookies.
         period = range(first, first + min(count, quorums.ensemble))
         asked = [bookies[quorums.in_order(entry_id, avoided)[0]] for entry_id in period]
-        if are_small and quorums.ensemble == quorums.write and self.access.connections.takes_batches(asked[0]):
+        has_all = quorums.ensemble == quorums.write
+        in_batch = are_small and has_all and self.access.connections.takes_batches(asked[0])
+        if in_batch:
             asked = asked[:1]
         of_each = [asked[number % len(asked)] for number in range(count)]
-        return RangeRead(self.access, self._requests, first, of_each, are_small=are_small and len(asked) == 1)
+        return RangeRead(self.access, self._requests, first, of_each, in_batch=in_batch)
 
     async def late_entry(self, read: RangeRead, number: int) -> Entry | None:
         """Wait for a range, and return one of its entries; None if it is to be read by :meth:`begin`.

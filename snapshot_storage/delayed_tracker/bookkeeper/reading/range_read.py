@@ -36,7 +36,7 @@ class RangeRead:
         requests: makes requests for single entries.
         first: id of the first entry.
         bookies: for each entry the bookie to ask.
-        are_small: True if all of them may fit into ``BATCH_BYTES_MAX``.
+        in_batch: True to ask for them by one request, if the bookie is the same for all, and takes that.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RangeRead:
         first: int,
         bookies: Sequence[str],
         *,
-        are_small: bool = False,
+        in_batch: bool = False,
     ) -> None:
         self._access = access
         self._requests = requests
@@ -61,11 +61,10 @@ class RangeRead:
         self._loop = asyncio.get_running_loop()
         self._asked_at = self._loop.time()
         self._all: asyncio.Future[None] | None = None
-        asked = dict.fromkeys(bookies)
-        if len(asked) == 1 and are_small:
+        if in_batch:
             self.ask_for_batch(0)
             return
-        for bookie in asked:
+        for bookie in dict.fromkeys(bookies):
             self.ask_for_each([number for number, of_entry in enumerate(bookies) if of_entry == bookie])
 
     def ask_for_batch(self, number: int) -> None:

@@ -24,8 +24,8 @@ _REQUEST: Final = struct.Struct(">BBHqq")
 _REQUEST_ID: Final = struct.Struct(">q")
 _BOUNDS: Final = struct.Struct(">iq")
 _REPLY: Final = struct.Struct(">BBHiqqq")
-_BEFORE_REQUEST_ID: Final = _REPLY.size - _REQUEST_ID.size
 _GOOD: Final = struct.Struct(">BBHiqq")
+"""Fields of a reply before the request id."""
 _unpack_length: Final = LENGTH.unpack_from
 _STATUSES: Final = {
     0: Status.OK,
@@ -86,31 +86,31 @@ def split_bodies(entries: bytes, count: int) -> Sequence[bytes]:
     return bodies
 
 
-class _BatchReplies(ReplyFormat):
-    """Replies to batch reads; the header that names a request is its id."""
-
-    def headers(self, operation: Operation, ids: Iterable[int]) -> list[bytes]:  # noqa: ARG002  # there is one only
-        return list(map(_REQUEST_ID.pack, ids))
-
-    def header_bounds(self, octets: bytes | memoryview, start: int, end: int) -> tuple[int, int]:  # noqa: ARG002
-        return start + _BEFORE_REQUEST_ID, start + _REPLY.size
-
-    def good_body(self, octets: bytes | memoryview, at: int, end: int, request: Request) -> bytes | None:
-        is_good = octets[at - _REPLY.size : at - _REQUEST_ID.size] == request.good_reply
-        return bytes(octets[at:end]) if is_good and at < end else None
-
-    def parse(self, message: bytes | memoryview) -> Reply:
-        if len(message) < _REPLY.size:
-            raise FrameInvalid(f"{len(message)} bytes that are no reply to a batch read ({bytes(message).hex()})")
-        version, opcode, _, code, ledger_id, first, request_id = _REPLY.unpack_from(message)
-        if (version, opcode) != (_VERSION, _OPCODE):
-            raise FrameInvalid(f"a reply of version {version} to operation {opcode}, where a batch read was asked for")
-        status = _STATUSES.get(code, code)
-        if status == Status.OK and len(message) == _REPLY.size:
-            raise FrameInvalid("a successful reply to a batch read without an entry")
-        body = bytes(message[_REPLY.size :]) if status == Status.OK else None
-        return Reply(request_id, Operation.READ_BATCH, status, ledger_id, first, body)
+def _headers(_: Operation, ids: Iterable[int]) -> list[bytes]:
+    return list(map(_REQUEST_ID.pack, ids))
 
 
-BATCH_REPLIES: Final[ReplyFormat] = _BatchReplies()
-"""Format of the replies on a connection for batch reads."""
+def _header_bounds(_octets: bytes | memoryview, start: int, _end: int) -> tuple[int, int]:
+    return start + _GOOD.size, start + _REPLY.size
+
+
+def _good_body(octets: bytes | memoryview, at: int, end: int, request: Request) -> bytes | None:
+    is_good = octets[at - _REPLY.size : at - _REQUEST_ID.size] == request.good_reply
+    return bytes(octets[at:end]) if is_good and at < end else None
+
+
+def _parse(message: bytes | memoryview) -> Reply:
+    if len(message) < _REPLY.size:
+        raise FrameInvalid(f"{len(message)} bytes that are no reply to a batch read ({bytes(message).hex()})")
+    version, opcode, _, code, ledger_id, first, request_id = _REPLY.unpack_from(message)
+    if (version, opcode) != (_VERSION, _OPCODE):
+        raise FrameInvalid(f"a reply of version {version} to operation {opcode}, where a batch read was asked for")
+    status = _STATUSES.get(code, code)
+    if status == Status.OK and len(message) == _REPLY.size:
+        raise FrameInvalid("a successful reply to a batch read without an entry")
+    body = bytes(message[_REPLY.size :]) if status == Status.OK else None
+    return Reply(request_id, Operation.READ_BATCH, status, ledger_id, first, body)
+
+
+BATCH_REPLIES: Final = ReplyFormat(_headers, _header_bounds, _good_body, _parse)
+"""Format of the replies on a connection for batch reads; the header that names a request is its id."""

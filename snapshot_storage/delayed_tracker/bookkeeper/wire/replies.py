@@ -5,10 +5,10 @@ times as long for small ones, and copies bodies twice.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -65,57 +65,6 @@ class Reply:
     def status_name(self) -> str:
         """Name of the status, or its number."""
         return _STATUS_NAMES.get(self.status, str(self.status))
-
-
-class ReplyFormat(Protocol):
-    """Replies of one version of the protocol. A header is the part of a reply that names its request."""
-
-    def headers(self, operation: Operation, ids: Iterable[int]) -> list[bytes]:
-        """Return the headers of replies to requests with these ids, each 0 to 2^63-1."""
-        ...
-
-    def header_bounds(self, octets: bytes | memoryview, start: int, end: int) -> tuple[int, int]:
-        """Return where the header is in a reply from ``start`` to ``end``. It may be beyond the end of a wrong reply."""
-        ...
-
-    def good_body(self, octets: bytes | memoryview, at: int, end: int, request: Request) -> bytes | None:
-        """Return what a good reply has that is encoded in the usual way; None to have it read by :meth:`parse`.
-
-        Args:
-            octets: the reply ends at ``end``.
-            at: end of its header, which is that of the reply to this request.
-            end: at most the length of the octets.
-            request: of any operation.
-        """
-        ...
-
-    def parse(self, message: bytes | memoryview) -> Reply:
-        """Return any reply.
-
-        Raises:
-            FrameInvalid: it is none of this version, or contradicts itself.
-        """
-        ...
-
-
-class _RepliesOfVersion3(ReplyFormat):
-    """Replies of version 3, whose header is their first field."""
-
-    def headers(self, operation: Operation, ids: Iterable[int]) -> list[bytes]:
-        return reply_headers(operation, ids)
-
-    def header_bounds(self, octets: bytes | memoryview, start: int, end: int) -> tuple[int, int]:
-        return start, start + 2 + octets[start + 1] if end - start > 1 else start
-
-    def good_body(self, octets: bytes | memoryview, at: int, end: int, request: Request) -> bytes | None:
-        return good_body(octets, at, end, request)
-
-    def parse(self, message: bytes | memoryview) -> Reply:
-        return parse_reply(message)
-
-
-REPLIES_OF_VERSION_3: Final[ReplyFormat] = _RepliesOfVersion3()
-"""Format of the replies on a connection for all but batch reads."""
 
 
 def parse_reply(message: bytes | memoryview) -> Reply:
@@ -221,3 +170,25 @@ def _varint(octets: bytes | memoryview, at: int) -> tuple[int, int]:
         if octet < _MORE:
             break
     return value, at + 1
+
+
+def _header_bounds(octets: bytes | memoryview, start: int, end: int) -> tuple[int, int]:
+    return start, start + 2 + octets[start + 1] if end - start > 1 else start
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ReplyFormat:
+    """Replies of one version of the protocol. A header is the part of a reply that names its request."""
+
+    headers: Callable[[Operation, Iterable[int]], list[bytes]]
+    """Returns the headers of replies to requests with these ids, each 0 to 2^63-1."""
+    header_bounds: Callable[[bytes | memoryview, int, int], tuple[int, int]]
+    """Returns where the header is in a reply from one offset to another. It may be beyond the end of a wrong reply."""
+    good_body: Callable[[bytes | memoryview, int, int, Request], bytes | None]
+    """Returns what a good reply has that is encoded in the usual way, as :func:`good_body`; None to have it parsed."""
+    parse: Callable[[bytes | memoryview], Reply]
+    """Returns any reply. Raises FrameInvalid for one that is none of this version, or contradicts itself."""
+
+
+REPLIES_OF_VERSION_3: Final = ReplyFormat(reply_headers, _header_bounds, good_body, parse_reply)
+"""Format of the replies on a connection for all but batch reads."""
