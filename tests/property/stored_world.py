@@ -17,6 +17,7 @@ from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSeg
 from delayed_tracker.core.rules.recovery import RecoverableBucket, plan_recovery
 from delayed_tracker.core.rules.seal import SealedIndexes, seal
 from delayed_tracker.core.rules.segment import cut_segments
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -186,13 +187,14 @@ class StoredWorld(TwoClocks):
         buckets, expected = [], {}
         stored_now = set()
         for bucket_id, sealed in sorted(self.catalogue.items(), key=self._precedence):
+            groups = SegmentGroups.of(sealed.bounds, self.limits.segment_groups_max)
             segments = [sealed.segment(number) for number in range(len(sealed.bounds))]
             buckets.append(
                 RecoverableBucket(
                     bucket_id,
                     sealed.first,
                     sealed.last,
-                    sealed.bounds,
+                    groups,
                     segment_bits=[PositionBitmap.of(segment.positions) for segment in segments],
                     consumed=self.consumed.get(bucket_id, PositionBitmap()),
                     seal_number=self.seal_numbers.get(bucket_id),
@@ -200,8 +202,8 @@ class StoredWorld(TwoClocks):
                 )
             )
             alive = False
-            for segment in segments:
-                alive = alive or int(segment.deliver_at_ms[-1]) > cutoff_ms
+            for number, segment in enumerate(segments):
+                alive = alive or int(groups.bounds.max_deliver_at_ms[number // groups.each]) > cutoff_ms
                 for deliver_at_ms, ledger_id, entry_id in segment if alive else ():
                     if self._is_consumed(bucket_id, Position(ledger_id, entry_id)):
                         self.hits["consumed at a move"] += Position(ledger_id, entry_id) > self.model.mark_delete

@@ -23,6 +23,7 @@ from delayed_tracker.core.engine.effects import DeleteSnapshots, Effect, LoadSeg
 from delayed_tracker.core.rules.recovery import RecoverableBucket, plan_recovery
 from delayed_tracker.core.rules.seal import SealedIndexes, seal
 from delayed_tracker.core.rules.segment import cut_segments
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -224,7 +225,7 @@ class Desk(TwoClocks):
                     bucket_id,
                     sealed.first,
                     sealed.last,
-                    sealed.bounds,
+                    SegmentGroups.of(sealed.bounds),
                     segment_bits=[PositionBitmap.of(positions) for positions in segments],
                     seal_number=self.seal_numbers[bucket_id],
                 )

@@ -1,5 +1,7 @@
 """Summaries decode as they were encoded, and damaged ones are refused."""
 
+import struct
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,17 +20,47 @@ def test_round_trip(bounds, bits, snapshot_bytes):
     """Any bounds, ascending or not, and any positions are decoded as encoded."""
     decoded = decode_summary(encode_summary(bounds, bits, snapshot_bytes))
     for name in ("count", "min_deliver_at_ms", "max_deliver_at_ms"):
-        assert getattr(decoded.bounds, name).tolist() == getattr(bounds, name).tolist()
-        assert getattr(decoded.bounds, name).dtype == np.int64
+        assert getattr(decoded.groups.bounds, name).tolist() == getattr(bounds, name).tolist()
+        assert getattr(decoded.groups.bounds, name).dtype == np.int64
+    assert (decoded.groups.each, decoded.groups.segment_count) == (1, len(bounds))
     assert decoded.bits == bits
     assert decoded.snapshot_bytes == snapshot_bytes
 
 
-def test_a_week_in_segments_of_five_minutes_takes_nine_bytes_each():
-    """The summaries for 10 M indexes stay below a megabyte in the catalogue, without bitmaps."""
+@pytest.mark.parametrize(("days", "rows"), [(7, 25), (30, 6), (365, 1)])
+def test_many_short_segments_take_as_many_bytes_as_512(days, rows):
+    """A summary stays below five kilobytes without bitmap, however far the deadlines of a bucket are apart."""
+    first = np.arange(days * 288) * 300_000 + 1_700_000_000_000
+    bounds = SegmentBounds(np.full_like(first, rows), first, first + 299_000)
+    stored = encode_summary(bounds, PositionBitmap(), 1)
+    assert len(stored) < 512 * 9 + 80
+    groups = decode_summary(stored).groups
+    assert groups.segment_count == days * 288
+    assert groups.bounds.count.sum() == days * 288 * rows
+
+
+def test_a_summary_of_the_first_format_is_read_in_groups():
+    """What an older program stored, with the bounds of each segment, gives the groups that are stored now."""
     first = np.arange(2_016) * 300_000 + 1_700_000_000_000
     bounds = SegmentBounds(np.full(2_016, 27), first, first + 299_000)
-    assert len(encode_summary(bounds, PositionBitmap(), 1)) < 2_016 * 9 + 60
+    bits = PositionBitmap.of(PositionColumns.of((5, entry) for entry in range(9)))
+    columns = struct.pack("<Bq2016B", 1, 27, *[0] * 2_016) + struct.pack("<Bq2016B", 1, 299_000, *[0] * 2_016)
+    deadlines = struct.pack("<Bq2016I", 0x84, int(first[0]), 0, *[300_000] * 2_015)
+    old = struct.pack("<BIQ", 1, 2_016, 68) + columns + deadlines + bits.serialize()
+    read, expected = decode_summary(old), decode_summary(encode_summary(bounds, bits, 68))
+    assert read.groups.each == expected.groups.each == 4
+    assert read.groups.segment_count == 2_016
+    for name in ("count", "min_deliver_at_ms", "max_deliver_at_ms"):
+        assert getattr(read.groups.bounds, name).tolist() == getattr(expected.groups.bounds, name).tolist()
+    assert (read.bits, read.snapshot_bytes) == (bits, 68)
+
+
+def test_groups_without_segments_are_damage():
+    """A count of segments in a group of zero is refused, and divides nothing."""
+    stored = bytearray(_example())
+    stored[13:17] = bytes(4)
+    with pytest.raises(SnapshotCorrupt, match="its groups have no segments"):
+        decode_summary(bytes(stored))
 
 
 def _example() -> bytes:
@@ -57,11 +89,11 @@ def test_every_flipped_bit_decodes_or_is_refused():
                 decoded = decode_summary(bytes(flipped))
             except (SnapshotCorrupt, StorageFormatUnsupported):
                 continue
-            assert len(decoded.bounds.min_deliver_at_ms) == len(decoded.bounds)
-            assert (decoded.bounds.min_deliver_at_ms <= decoded.bounds.max_deliver_at_ms).all()
+            assert len(decoded.groups.bounds.min_deliver_at_ms) == len(decoded.groups.bounds)
+            assert (decoded.groups.bounds.min_deliver_at_ms <= decoded.groups.bounds.max_deliver_at_ms).all()
 
 
 def test_a_newer_format_is_told_apart_from_damage():
     """A newer format is not reported as damage: it must not be dropped, as a newer program reads it."""
-    with pytest.raises(StorageFormatUnsupported, match="format 2, this program reads up to 1"):
-        decode_summary(b"\x02" + _example()[1:])
+    with pytest.raises(StorageFormatUnsupported, match="format 3, this program reads up to 2"):
+        decode_summary(b"\x03" + _example()[1:])

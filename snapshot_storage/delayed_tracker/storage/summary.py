@@ -2,13 +2,13 @@
 
 Layout, little-endian::
 
-    version u8 = 1 | segment count u32 | snapshot bytes u64 | column count | column span | column min | bitmap
-    column   kind u8 | base i64 | one narrow value for each segment
+    version u8 = 2 | segment count u32 | snapshot bytes u64 | each u32 | column count | column span | column min | bitmap
+    column   kind u8 | base i64 | one narrow value for each group of segments
     kind     bytes per narrow value (1, 2, 4 or 8); 0x80 added if each value builds on the one before
 
-``span`` is a segment's last deadline less its first, ``min`` its first deadline, ``bitmap`` the union of all positions
-(``PositionBitmap.serialize``). A narrow value is the distance to ``base``, the smallest value of its column, or to the
-value before.
+``each`` is the number of segments in a group (``SegmentGroups``), ``span`` a group's last deadline less its first, ``min``
+its first deadline, ``bitmap`` the union of all positions (``PositionBitmap.serialize``). A narrow value is the distance to
+``base``, the smallest value of its column, or to the value before. Version 1 has no ``each``, and values for each segment.
 """
 
 import struct
@@ -18,14 +18,16 @@ from typing import Final
 import numpy as np
 
 from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import INT63_MAX, Int64Array
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 
-SUMMARY_VERSION: Final = 1
+SUMMARY_VERSION: Final = 2
 
 _HEADER: Final = struct.Struct("<BIQ")
+_EACH: Final = struct.Struct("<I")
 _COLUMN: Final = struct.Struct("<Bq")
 _CHAINED: Final = 0x80
 _NARROW: Final = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
@@ -35,17 +37,20 @@ _NARROW: Final = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 class BucketSummary:
     """A bucket without its rows."""
 
-    bounds: SegmentBounds
+    groups: SegmentGroups
     bits: PositionBitmap
     """Positions of all segments; owned by the caller."""
     snapshot_bytes: int
 
 
-def encode_summary(bounds: SegmentBounds, bits: PositionBitmap, snapshot_bytes: int) -> bytes:
-    """Return the bytes that :func:`decode_summary` reads: about nine for each segment, and the bitmap."""
+def encode_summary(segments: SegmentBounds, bits: PositionBitmap, snapshot_bytes: int) -> bytes:
+    """Return the bytes that :func:`decode_summary` reads: about nine for each group of segments, and the bitmap."""
+    groups = SegmentGroups.of(segments)
+    bounds = groups.bounds
     return b"".join(
         (
-            _HEADER.pack(SUMMARY_VERSION, len(bounds), snapshot_bytes),
+            _HEADER.pack(SUMMARY_VERSION, len(segments), snapshot_bytes),
+            _EACH.pack(groups.each),
             _encode_column(bounds.count),
             _encode_column(bounds.max_deliver_at_ms - bounds.min_deliver_at_ms),
             _encode_column(bounds.min_deliver_at_ms),
@@ -67,11 +72,18 @@ def decode_summary(stored: bytes) -> BucketSummary:
         )
     try:
         version, segment_count, snapshot_bytes = _HEADER.unpack_from(stored)
-        if version != SUMMARY_VERSION:
+        if not version:
             raise _corrupt(stored, f"there is no format {version}")
-        count, offset = _decode_column(stored, _HEADER.size, segment_count)
-        span, offset = _decode_column(stored, offset, segment_count)
-        least, offset = _decode_column(stored, offset, segment_count)
+        each, offset = 1, _HEADER.size
+        if version > 1:
+            (each,) = _EACH.unpack_from(stored, offset)
+            offset += _EACH.size
+        if not each:
+            raise _corrupt(stored, "its groups have no segments")
+        group_count = -(-segment_count // each)
+        count, offset = _decode_column(stored, offset, group_count)
+        span, offset = _decode_column(stored, offset, group_count)
+        least, offset = _decode_column(stored, offset, group_count)
         if offset == len(stored):  # without bytes the bitmap would be read as an empty set
             raise _corrupt(stored, "they are cut short")
         bits = PositionBitmap.deserialize(stored[offset:])
@@ -82,7 +94,9 @@ def decode_summary(stored: bytes) -> BucketSummary:
         raise _corrupt(stored, "a value is out of range")
     if max(bits.ledgers(), default=0) > INT63_MAX:
         raise _corrupt(stored, "a ledger id is out of range")
-    return BucketSummary(SegmentBounds(count, least, most), bits, snapshot_bytes)
+    bounds = SegmentBounds(count, least, most)
+    groups = SegmentGroups.of(bounds) if version == 1 else SegmentGroups(bounds, each, segment_count)
+    return BucketSummary(groups, bits, snapshot_bytes)
 
 
 def _encode_column(values: Int64Array) -> bytes:

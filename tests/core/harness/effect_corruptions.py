@@ -25,13 +25,13 @@ def the_rows_that_are_loading_are_miscounted(busy):
 
 @corruption
 def a_segment_is_skipped(busy):
-    busy.snapshot(IDLE).next_segment += 1
+    busy.snapshot(IDLE).next_group += 1
     busy.state.segments.update(busy.bucket(IDLE))
 
 
 @corruption
 def a_segment_number_is_beyond_the_last(busy):
-    busy.snapshot(IDLE).next_segment = 9
+    busy.snapshot(IDLE).next_group = 9
 
 
 @corruption

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import INT63_MAX
 
 WEEK_MS = 7 * 24 * 3_600_000
@@ -24,7 +25,7 @@ def bounds_of(segments: list[tuple[int, int, int]]) -> SegmentBounds:
 def test_any_range_comes_back(segments, data):
     """Any range is returned as it was, with values of every width, in order or not."""
     bounds = bounds_of(segments)
-    packed = PackedBounds(bounds)
+    packed = PackedBounds(SegmentGroups.of(bounds))
     first = data.draw(st.integers(0, len(bounds)))
     end = data.draw(st.integers(first, len(bounds)))
     taken, expected = packed.take(first, end), bounds.take(slice(first, end))
@@ -40,7 +41,7 @@ def test_any_range_comes_back(segments, data):
 def test_the_first_deadline_from_a_segment_on_counts(segments, horizon_ms, data):
     """The first deadline of later segments counts, as a foreign segment may come before its predecessors in time."""
     bounds = bounds_of(segments)
-    packed = PackedBounds(bounds)
+    packed = PackedBounds(SegmentGroups.of(bounds))
     earliest = [int(bounds.min_deliver_at_ms[number:].min()) for number in range(len(bounds))]
     assert [packed.earliest_ms(number) for number in range(len(bounds))] == earliest
     first = data.draw(st.integers(0, len(bounds)))
@@ -56,4 +57,5 @@ def test_a_week_in_steps_of_five_minutes_is_narrow(rows, bytes_per_segment):
     first = np.arange(1_700_000_000_000, 1_700_000_000_000 + WEEK_MS, 300_000)
     count = np.full_like(first, 1)
     count[0] = rows
-    assert PackedBounds(SegmentBounds(count, first, first + 299_999)).nbytes == bytes_per_segment * len(first) + 3 * 120
+    groups = SegmentGroups.in_groups_of(SegmentBounds(count, first, first + 299_999), 1)
+    assert PackedBounds(groups).nbytes == bytes_per_segment * len(first) + 3 * 120

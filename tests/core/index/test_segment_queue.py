@@ -6,21 +6,24 @@ from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.index.segment_queue import SegmentQueue
 from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.verb_results import BucketState
 
 
 def bucket(key: int, *first_deadlines: int) -> Bucket:
     column = np.array(first_deadlines, np.int64)
     sealed = Bucket(key, BucketState.SEALED, memory=None)
-    sealed.snapshot = SnapshotSegments(key, PackedBounds(SegmentBounds(np.ones_like(column), column, column)), 0)
+    sealed.snapshot = SnapshotSegments(
+        key, PackedBounds(SegmentGroups.of(SegmentBounds(np.ones_like(column), column, column))), 0
+    )
     return sealed
 
 
 def load(queue: SegmentQueue, of: Bucket, effect_id: int) -> None:
     """Start the load of the next segment of a bucket."""
     assert of.snapshot is not None
-    of.snapshot.load_effect_id, of.snapshot.load_first = effect_id, of.snapshot.next_segment
-    of.snapshot.next_segment += 1
+    of.snapshot.load_effect_id, of.snapshot.load_first = effect_id, of.snapshot.next_group
+    of.snapshot.next_group += 1
     queue.update(of)
 
 
@@ -32,7 +35,7 @@ def loaded(queue: SegmentQueue, of: Bucket) -> None:
 
 def failed(queue: SegmentQueue, of: Bucket, retry_at_ms: int) -> None:
     assert of.snapshot is not None
-    of.snapshot.load_effect_id, of.snapshot.next_segment = None, of.snapshot.load_first
+    of.snapshot.load_effect_id, of.snapshot.next_group = None, of.snapshot.load_first
     queue.retry_later(of, retry_at_ms)
 
 

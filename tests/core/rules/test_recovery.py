@@ -9,6 +9,7 @@ from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments, S
 from delayed_tracker.core.rules.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
 from delayed_tracker.core.rules.seal import SealedIndexes
 from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.limits import TrackerLimits
@@ -35,6 +36,7 @@ def bucket(
     last: tuple[int, int] | None = None,
     seal_number: int | None = None,
     is_foreign: bool = False,
+    each: int = 1,
 ) -> RecoverableBucket:
     sealed = sealed_of(rows)
     segments = [PositionBitmap.of(sealed.segment(number).positions) for number in range(len(sealed.bounds))]
@@ -42,7 +44,7 @@ def bucket(
         bucket_id,
         Position(*first) if first else sealed.first,
         Position(*last) if last else sealed.last,
-        sealed.bounds,
+        SegmentGroups.in_groups_of(sealed.bounds, each),
         bits=None if by_segment else PositionBitmap.of(sealed.indexes.positions),
         segment_bits=segments if by_segment else None,
         consumed=PositionBitmap.of(PositionColumns.of(consumed)),
@@ -167,7 +169,7 @@ def test_leading_segments_wholly_due_are_skipped():
     """Leading segments that are wholly due are skipped: the replay from mark-delete finds them (PIP-195)."""
     found = plan(bucket(1, [(10, 1, 0), (11, 1, 1), (50, 1, 2)]), cutoff_ms=11)
     assert kept(found) == {1: [(1, 2)]}
-    assert found.keep[0].first_segment == 1
+    assert found.keep[0].first_group == 1
     assert found.due_skipped_count == 2
 
 
@@ -175,7 +177,7 @@ def test_a_segment_that_is_partly_due_is_kept_whole():
     """A segment with one deadline after the cutoff is kept whole."""
     found = plan(bucket(1, [(10, 1, 0), (15, 1, 1), (50, 1, 2)]), cutoff_ms=14)
     assert kept(found) == {1: [(1, 0), (1, 1), (1, 2)]}
-    assert (found.keep[0].first_segment, found.due_skipped_count) == (0, 0)
+    assert (found.keep[0].first_group, found.due_skipped_count) == (0, 0)
 
 
 def test_a_bucket_wholly_due_is_deleted():
@@ -207,7 +209,7 @@ def test_no_buckets_give_an_empty_plan():
 def test_metadata_is_needed_only_when_some_but_not_all_leading_segments_are_due():
     """Metadata is needed only if some but not all leading segments are due; otherwise recovery reads no snapshot."""
     bounds = bounds_of((10, 20), (30, 40))
-    assert [needs_metadata(bounds, cutoff_ms) for cutoff_ms in (0, 19, 20, 39, 40, 99)] == [
+    assert [needs_metadata(SegmentGroups.of(bounds), cutoff_ms) for cutoff_ms in (0, 19, 20, 39, 40, 99)] == [
         False,
         False,
         True,
@@ -228,10 +230,12 @@ def test_no_position_is_lost_or_kept_twice(tables, mark_delete, cutoff_ms, data)
     for number, table in enumerate(tables):
         consumed = data.draw(st.sets(st.sampled_from(sorted(table))))
         rows = [(ms, *position) for position, ms in table.items()]
-        buckets.append(bucket(number, rows, consumed=tuple(consumed)))
+        each = data.draw(st.integers(1, 3))
+        buckets.append(bucket(number, rows, consumed=tuple(consumed), each=each))
         sealed, reached = sealed_of(rows), False
+        groups = SegmentGroups.in_groups_of(sealed.bounds, each).bounds
         for segment in range(len(sealed.bounds)):
-            reached = reached or int(sealed.bounds.max_deliver_at_ms[segment]) > cutoff_ms
+            reached = reached or int(groups.max_deliver_at_ms[segment // each]) > cutoff_ms
             alive |= {tuple(p) for p in sealed.segment(segment).positions if reached} - consumed
     found = plan(*buckets, cutoff_ms=cutoff_ms, mark_delete=Position(*mark_delete))
     survivors = [position for places in kept(found).values() for position in places]
@@ -334,7 +338,11 @@ def test_a_foreign_segment_without_rows_is_loaded_like_any_other():
         np.concatenate([empty.max_deliver_at_ms, one.bounds.max_deliver_at_ms]),
     )
     foreign = RecoverableBucket(
-        4, one.first, one.last, bounds, segment_bits=[PositionBitmap(), PositionBitmap.of(one.indexes.positions)]
+        4,
+        one.first,
+        one.last,
+        SegmentGroups.of(bounds),
+        segment_bits=[PositionBitmap(), PositionBitmap.of(one.indexes.positions)],
     )
     limits = TrackerLimits(strict=True, prefetch_window_ms=0, load_indexes_max=1)
     core = TrackerCore.recovered(limits, plan(foreign), epoch=1, mark_delete=BEFORE_ALL, now=Instant(1_000, 0))
@@ -347,7 +355,7 @@ def foreign_shell(snapshot: SealedIndexes, *segment_bits: list[tuple[int, int]],
     """Return a tracker recovered from one bucket of Pulsar's, at 1,000, with nothing to prefetch."""
     bits = [PositionBitmap.of(PositionColumns.of(positions)) for positions in segment_bits]
     everything = RecoverableBucket(
-        4, snapshot.first, snapshot.last, snapshot.bounds, segment_bits=bits, is_foreign=True
+        4, snapshot.first, snapshot.last, SegmentGroups.of(snapshot.bounds), segment_bits=bits, is_foreign=True
     )
     tracker_limits = TrackerLimits(strict=True, prefetch_window_ms=0, **limits)
     core = TrackerCore.recovered(

@@ -186,7 +186,7 @@ async def _merge_equals_seal(buckets):
     assert entry.seal_number == SEAL_NUMBER
     summary = decode_summary(entry.summary)
     assert (summary.bits, summary.snapshot_bytes) == (live, snapshot_bytes)
-    assert summary.bounds.max_deliver_at_ms.tolist() == expected.bounds.max_deliver_at_ms.tolist()
+    assert summary.groups.bounds.max_deliver_at_ms.tolist() == expected.bounds.max_deliver_at_ms.tolist()
     # The core deletes the sources' objects, after it has switched to the merged one.
     assert await bench.stored_ids() == [*(source.bucket_id for source in sources), bucket_id]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from delayed_tracker.core.rules.recovery import RecoverableBucket, plan_recovery
-from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
@@ -21,7 +21,7 @@ class SourceBucket:
     """A stored bucket, and those of its positions that count."""
 
     bucket_id: int
-    bounds: SegmentBounds
+    groups: SegmentGroups
     bits: PositionBitmap
     """Never empty; no two buckets of a subscription share a position."""
 
@@ -68,7 +68,7 @@ def surviving_buckets(
     for kept in plan_recovery(buckets, mark_delete=mark_delete, cutoff_ms=None).keep:
         kept.bits.subtract(acked)
         if kept.bits:
-            found.append(SourceBucket(kept.bucket_id, kept.bounds, kept.bits))
+            found.append(SourceBucket(kept.bucket_id, kept.groups, kept.bits))
     return found
 
 

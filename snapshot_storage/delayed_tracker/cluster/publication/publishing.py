@@ -34,6 +34,7 @@ from delayed_tracker.cluster.publication.ledger_ranges import LedgerRange, Sourc
 from delayed_tracker.cluster.publication.range_snapshot import SegmentLimits, entries_of, make_snapshots
 from delayed_tracker.cluster.switch import require_not_loaded
 from delayed_tracker.core.rules.recovery import RecoverableBucket
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -247,7 +248,7 @@ async def _recoverable(storage: SnapshotStore, entry: CatalogueEntry) -> Recover
         entry.bucket_id,
         entry.first,
         entry.last,
-        metadata.bounds,
+        SegmentGroups.of(metadata.bounds),
         bits=bits,
         consumed=consumed,
         seal_number=entry.seal_number,
@@ -272,7 +273,7 @@ def _of_topic(sources: Sequence[SourceBucket], managed_ledger: ManagedLedger, to
                     f"{topic} has no ledger {ledger}; give the storage of its cluster",
                 )
         if bitmaps:
-            found.append(SourceBucket(source.bucket_id, source.bounds, PositionBitmap.from_bitmaps(bitmaps)))
+            found.append(SourceBucket(source.bucket_id, source.groups, PositionBitmap.from_bitmaps(bitmaps)))
     return found
 
 

@@ -125,14 +125,16 @@ async def _merged(
 async def _feed(
     storage: BucketSnapshotStorage, merge: StreamMerge, number: int, source: SourceBucket, first: int
 ) -> int:
-    """Feed the next segments of a source, or its end; return the place behind them."""
-    counts = source.bounds.count
+    """Feed the next groups of segments of a source, or its end; return the group behind them."""
+    groups, counts = source.groups, source.groups.bounds.count
     try:
         if first == len(counts):
             merge.end(number)
             return first
         last = batch_end(counts, first)
-        stored = await storage.get_bucket_snapshot_segments(source.bucket_id, first + 1, last + 1)
+        stored = await storage.get_bucket_snapshot_segments(
+            source.bucket_id, groups.segment_of(first) + 1, groups.segment_of(last + 1)
+        )
         merge.feed(number, decode_segments(stored))
     except InvalidInput as error:
         raise SnapshotCorrupt(

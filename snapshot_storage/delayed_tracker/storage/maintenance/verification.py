@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import IndexColumns, Int64Array
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -166,10 +167,11 @@ def _verify_summary(
     except (SnapshotCorrupt, StorageFormatUnsupported) as error:
         verdict.problems.append(f"The catalogue's summary of it does not decode: {error.message}.")
         return
+    found, expected = summary.groups.bounds, SegmentGroups.in_groups_of(bounds, summary.groups.each).bounds
     for name, ours, theirs in (
-        ("row counts", summary.bounds.count, bounds.count),
-        ("first deadlines", summary.bounds.min_deliver_at_ms, bounds.min_deliver_at_ms),
-        ("last deadlines", summary.bounds.max_deliver_at_ms, bounds.max_deliver_at_ms),
+        ("row counts", found.count, expected.count),
+        ("first deadlines", found.min_deliver_at_ms, expected.min_deliver_at_ms),
+        ("last deadlines", found.max_deliver_at_ms, expected.max_deliver_at_ms),
     ):
         verdict.expect(np.array_equal(ours, theirs), f"The catalogue's {name} are not those of its metadata.")
     verdict.expect(summary.bits == held, "The catalogue's bitmap is not that of its rows.")

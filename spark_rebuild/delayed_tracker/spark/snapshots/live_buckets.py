@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 
 from delayed_tracker.core.rules.recovery import KeptBucket, RecoverableBucket, plan_recovery
-from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Int64Array, Position
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
+from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
@@ -100,7 +101,7 @@ async def live_buckets(storage: SnapshotStore, topic: str, subscription: str, *,
         gone = _gone(bucket, kept)
         pieces += (
             BucketPiece(topic, subscription, kept.bucket_id, bucket.seal_number, pointer, reads, count, size, gone)
-            for reads, count, size in _divided(kept.bounds.count, kept.snapshot_bytes, piece_bytes)
+            for reads, count, size in _divided(kept.groups, kept.snapshot_bytes, piece_bytes)
         )
     return TrackerBuckets(tuple(pieces), tuple(lost))
 
@@ -141,7 +142,7 @@ async def _recoverable(storage: SnapshotStore, entry: CatalogueEntry) -> Recover
                 entry.bucket_id,
                 entry.first,
                 entry.last,
-                summary.bounds,
+                summary.groups,
                 bits=summary.bits,
                 consumed=consumed,
                 snapshot_bytes=summary.snapshot_bytes,
@@ -157,7 +158,7 @@ async def _recoverable(storage: SnapshotStore, entry: CatalogueEntry) -> Recover
         entry.bucket_id,
         entry.first,
         entry.last,
-        metadata.bounds,
+        SegmentGroups.of(metadata.bounds),
         bits=bits,
         consumed=consumed,
         snapshot_bytes=_ROW_BYTES * int(metadata.bounds.count.sum()),
@@ -187,16 +188,16 @@ def _gone(bucket: RecoverableBucket, kept: KeptBucket) -> bytes:
 
 
 def _divided(
-    counts: Int64Array, snapshot_bytes: int, piece_bytes: int
+    groups: SegmentGroups, snapshot_bytes: int, piece_bytes: int
 ) -> Iterator[tuple[tuple[tuple[int, int], ...], int, int]]:
     """Yield the requests, rows and bytes of each piece of a bucket.
 
     Args:
-        counts: rows of each segment.
+        groups: of its segments.
         snapshot_bytes: of all segments.
         piece_bytes: of a piece, about; one request at least.
     """
-    ends = np.cumsum(counts)
+    ends = np.cumsum(groups.bounds.count)
     total = int(ends[-1]) if len(ends) else 0
     rows_max = piece_bytes * total // max(1, snapshot_bytes)
     reads: list[tuple[int, int]] = []
@@ -204,7 +205,7 @@ def _divided(
     while first < len(ends):
         base = int(ends[first - 1]) if first else 0
         stop = max(first + 1, int(np.searchsorted(ends, base + min(ROWS_AT_ONCE, rows_max), side="right")))
-        reads.append((first + 1, stop))
+        reads.append((groups.segment_of(first) + 1, groups.segment_of(stop)))
         end = int(ends[stop - 1])
         if stop == len(ends) or end - begin >= rows_max:
             yield tuple(reads), end - begin, snapshot_bytes * (end - begin) // max(1, total)

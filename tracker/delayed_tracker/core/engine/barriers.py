@@ -39,9 +39,9 @@ def insert_recovered(state: TrackerState, plan: RecoveryPlan) -> None:
     for bucket in plan.keep:
         snapshot = SnapshotSegments(
             bucket.bucket_id,
-            PackedBounds(bucket.bounds),
+            PackedBounds(bucket.groups),
             bucket.snapshot_bytes,
-            bucket.first_segment,
+            bucket.first_group,
             bucket.is_foreign,
         )
         state.insert_sealed(bucket.bits, snapshot, bucket.first, bucket.last)

@@ -14,6 +14,7 @@ from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, before
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Instant, earliest
@@ -142,12 +143,14 @@ class BucketLifecycle:
         self, bucket_id: int, sealed: SealedIndexes, snapshot_bytes: int, now: Instant
     ) -> SnapshotSegments:
         """Return a snapshot, of which rows that are nearly due stay in memory instead of being read back."""
-        snapshot = SnapshotSegments(bucket_id, PackedBounds(sealed.bounds), snapshot_bytes)
-        snapshot.next_segment = self.loads.kept_segments(snapshot, now)
+        groups = SegmentGroups.of(sealed.bounds, self._state.limits.segment_groups_max)
+        snapshot = SnapshotSegments(bucket_id, PackedBounds(groups), snapshot_bytes)
+        snapshot.next_group = self.loads.kept_groups(snapshot, now)
         return snapshot
 
     def _keep_near_rows(self, bucket: Bucket, snapshot: SnapshotSegments, sealed: SealedIndexes) -> None:
-        near = sealed.indexes.take(slice(0, int(sealed.bounds.starts[snapshot.next_segment])))
+        near_segments = snapshot.bounds.segment_of(snapshot.next_group)
+        near = sealed.indexes.take(slice(0, int(sealed.bounds.starts[near_segments])))
         # Usually nothing was consumed in the meantime. A search for a million rows would delay every add by 50 ms.
         self.loads.put(bucket, near.copy() if len(bucket.bits) == len(sealed.indexes) else _live_rows(bucket, near))
         self.retire_if_drained(bucket)
@@ -233,7 +236,7 @@ class BucketLifecycle:
         state = self._state
         snapshot = self.loads.forget(bucket)
         self.settle_bits()
-        snapshot.next_segment = len(snapshot.bounds)
+        snapshot.next_group = len(snapshot.bounds)
         bucket.snapshot_lost = True
         self.drop_unless(bucket, state.copies.reachable(bucket))
         self.replay_required = True
@@ -280,7 +283,7 @@ class BucketLifecycle:
         """Drop the rows and the load of an empty bucket: its snapshot stays only because a merge reads it."""
         snapshot = self.loads.forget(bucket)
         self._state.heap.drop_bucket(bucket.key)
-        snapshot.next_segment = len(snapshot.bounds)
+        snapshot.next_group = len(snapshot.bounds)
         self._state.segments.update(bucket)
 
     def delete(self, bucket_ids: tuple[int, ...], *, void_through: int | None = None) -> None:

@@ -4,6 +4,7 @@ A segment is read when its first deadline is nearly due, as far as the budget of
 prefetch window, or within the time that a load takes if that is longer. Without room, it is read when it will be due as
 soon as a load can end, and few at a time.
 
+Segments are loaded in the groups that a tracker remembers (``SegmentGroups``); a group of few rows is one segment here.
 One load takes all segments of a bucket that are wanted now, and a tracker has few loads in flight. Others wait here, in
 the order of their deadlines: what becomes urgent meanwhile overtakes them, as it could not in a line of requests.
 """
@@ -60,16 +61,16 @@ class SegmentLoads:
             return _Allowed(room, self._ahead_ms)
         return None if self._must_wait(min_ms) else _Allowed(self.share.urgent_room, self.share.lead_ms)
 
-    def kept_segments(self, snapshot: SnapshotSegments, now: Instant) -> int:
-        """Return how many first segments of a new snapshot stay in memory, since they would be loaded at once."""
+    def kept_groups(self, snapshot: SnapshotSegments, now: Instant) -> int:
+        """Return how many first groups of a new snapshot stay in memory, since they would be loaded at once."""
         first_ms = snapshot.bounds.earliest_ms(0)
         allowed = self._allowed(first_ms, self.share.room(first_ms))
-        return 0 if allowed is None else self._near_segments(snapshot, 0, now, allowed)
+        return 0 if allowed is None else self._near_groups(snapshot, 0, now, allowed)
 
-    def _near_segments(self, snapshot: SnapshotSegments, first: int, now: Instant, allowed: _Allowed) -> int:
-        """Return one past the last segment to load together with ``first``, or ``first`` if that is not near.
+    def _near_groups(self, snapshot: SnapshotSegments, first: int, now: Instant, allowed: _Allowed) -> int:
+        """Return one past the last group to load together with ``first``, or ``first`` if that is not near.
 
-        The segments have about as many rows as are allowed at most, but there is at least one segment. Those that will
+        The groups have about as many rows as are allowed at most, but there is at least one group. Those that will
         be wanted before this load can end are taken along.
         """
         limits, rows_max = self._state.limits, allowed.rows_max
@@ -112,14 +113,21 @@ class SegmentLoads:
             bucket = state.members.buckets[key]
             snapshot = bucket.snapshot
             assert snapshot is not None
-            first = snapshot.next_segment
-            end = max(first + 1, self._near_segments(snapshot, first, now, allowed))
-            effect = LoadSegments(self._effects.new_id(), state.epoch, snapshot.bucket_id, first, end - 1)
-            snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment = effect.effect_id, first, end
+            first = snapshot.next_group
+            end = max(first + 1, self._near_groups(snapshot, first, now, allowed))
+            bounds = snapshot.bounds
+            effect = LoadSegments(
+                self._effects.new_id(),
+                state.epoch,
+                snapshot.bucket_id,
+                bounds.segment_of(first),
+                bounds.segment_of(end) - 1,
+            )
+            snapshot.load_effect_id, snapshot.load_first, snapshot.next_group = effect.effect_id, first, end
             if not self._in_flight:
                 self._in_flight = {}
             self._in_flight[effect.effect_id] = (effect, bucket)
-            self._row_count += snapshot.bounds.row_count(first, end)
+            self._row_count += bounds.row_count(first, end)
             state.segments.update(bucket)
             self._effects.append(effect)
             share.stop_waiting()
@@ -149,8 +157,8 @@ class SegmentLoads:
         if head_ms is not None and head_ms <= min_ms:
             return True
         return any(
-            bucket.snapshot is not None and bucket.snapshot.bounds.earliest_ms(load.first) <= min_ms
-            for load, bucket in self._in_flight.values()
+            bucket.snapshot is not None and bucket.snapshot.bounds.earliest_ms(bucket.snapshot.load_first) <= min_ms
+            for _, bucket in self._in_flight.values()
         )
 
     def next_load_ms(self) -> int | None:
@@ -192,9 +200,10 @@ class SegmentLoads:
 
     def fits(self, effect_id: int, indexes: IndexColumns) -> bool:
         """Return False if rows contradict the bounds of the segments that the load in flight reads."""
-        load, bucket = self._in_flight[effect_id]
-        assert bucket.snapshot is not None
-        bounds = bucket.snapshot.bounds.take(load.first, load.last + 1)
+        _, bucket = self._in_flight[effect_id]
+        snapshot = bucket.snapshot
+        assert snapshot is not None
+        bounds = snapshot.bounds.take(snapshot.load_first, snapshot.next_group)
         if len(indexes) != int(bounds.count.sum()):
             return False
         return not len(indexes) or (  # foreign segments may be empty
@@ -216,7 +225,7 @@ class SegmentLoads:
     def retry_later(self, bucket: Bucket, now: Instant) -> None:
         """Load the same segments again after the back-off; their load has failed."""
         snapshot = self.forget(bucket)
-        snapshot.next_segment = snapshot.load_first
+        snapshot.next_group = snapshot.load_first
         self._state.segments.retry_later(bucket, now.elapsed_ms + self._state.limits.retry_backoff_ms)
 
     def forget(self, bucket: Bucket) -> SnapshotSegments:
@@ -224,8 +233,8 @@ class SegmentLoads:
         snapshot = bucket.snapshot
         assert snapshot is not None
         if snapshot.load_effect_id is not None:
-            load, _ = self._in_flight.pop(snapshot.load_effect_id)
-            self._row_count -= snapshot.bounds.row_count(load.first, load.last + 1)
+            del self._in_flight[snapshot.load_effect_id]
+            self._row_count -= snapshot.bounds.row_count(snapshot.load_first, snapshot.next_group)
             snapshot.load_effect_id = None
         return snapshot
 
@@ -243,11 +252,17 @@ class SegmentLoads:
         row_count = 0
         for effect_id, (load, bucket) in self._in_flight.items():
             snapshot = bucket.snapshot
-            waiting = (snapshot.load_effect_id, snapshot.load_first, snapshot.next_segment) if snapshot else None
-            if snapshot is None or waiting != (effect_id, load.first, load.last + 1):
+            if snapshot is None or not _waits_for(snapshot, load):
                 raise InvariantViolation(f"load {effect_id} is in flight and bucket {bucket.key} does not wait for it")
-            row_count += snapshot.bounds.row_count(load.first, load.last + 1)
+            row_count += snapshot.bounds.row_count(snapshot.load_first, snapshot.next_group)
         if row_count != self._row_count:
             raise InvariantViolation(f"{self._row_count} rows are counted as loading, {row_count} are")
         self.share.check(self._state.heap.stored_count + self._row_count)
         self._state.segments.check(self._state.members.buckets)
+
+
+def _waits_for(snapshot: SnapshotSegments, load: LoadSegments) -> bool:
+    """Return True if the groups that a bucket waits for are the segments of this load."""
+    bounds = snapshot.bounds
+    waited = (bounds.segment_of(snapshot.load_first), bounds.segment_of(snapshot.next_group) - 1)
+    return snapshot.load_effect_id == load.effect_id and waited == (load.first, load.last)

@@ -21,6 +21,7 @@ from delayed_tracker.core.index.buckets import Bucket, SnapshotSegments
 from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.rules.merge_plan import group_to_merge
 from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Instant
@@ -107,7 +108,9 @@ class BucketMerger:
         for bucket in group:
             bucket.merging = True
             assert bucket.snapshot is not None
-            sources.append(MergeSource(bucket.snapshot.bucket_id, len(bucket.snapshot.bounds), bucket.bits.lend()))
+            sources.append(
+                MergeSource(bucket.snapshot.bucket_id, bucket.snapshot.bounds.segment_count, bucket.bits.lend())
+            )
         self._effect_id, self._sources = self._lifecycle.effects.new_id(), group
         self._lifecycle.effects.append(
             MergeSnapshots(
@@ -146,8 +149,9 @@ class BucketMerger:
             return False
         state = self._state
         sources = self._end()
+        groups = SegmentGroups.of(bounds, state.limits.segment_groups_max)
         snapshot = SnapshotSegments(
-            bucket_id, PackedBounds(bounds), snapshot_bytes, next_segment=_loaded(sources, bounds)
+            bucket_id, PackedBounds(groups), snapshot_bytes, next_group=_loaded(sources, groups.bounds)
         )
         bits, reachable = PositionBitmap(), stored.copy()
         runs = []
@@ -227,7 +231,7 @@ def _bucket_ids(buckets: Sequence[Bucket]) -> tuple[int, ...]:
 
 
 def _loaded(sources: Sequence[Bucket], bounds: SegmentBounds) -> int:
-    """Return the number of leading segments of the merged snapshot that end before the first deadline not in memory."""
+    """Return the number of leading groups of the merged snapshot that end before the first deadline not in memory."""
     unloaded = [bucket.snapshot.next_min_ms for bucket in sources if bucket.snapshot is not None]
     first_ms = min((min_ms for min_ms in unloaded if min_ms is not None), default=None)
     if first_ms is None:

@@ -79,18 +79,18 @@ class MemoryCopies:
 
 @dataclass(slots=True)
 class SnapshotSegments:
-    """Stored side of a sealed bucket: its segments, and how far they are loaded."""
+    """Stored side of a sealed bucket: its segments in groups (``SegmentGroups``), and how far they are loaded."""
 
     bucket_id: int
     bounds: PackedBounds
     snapshot_bytes: int
-    next_segment: int = 0
-    """First segment that is neither loaded nor being loaded."""
+    next_group: int = 0
+    """First group of segments that is neither loaded nor being loaded."""
     is_foreign: bool = False
     """True if Pulsar wrote the snapshot: its bitmaps may contain positions that no segment has."""
     load_effect_id: int | None = None
     load_first: int = 0
-    """First segment of the load in flight."""
+    """First group of the load in flight."""
 
     @property
     def nbytes(self) -> int:
@@ -99,12 +99,12 @@ class SnapshotSegments:
 
     @property
     def first_unloaded(self) -> int:
-        """First segment whose rows are not in memory yet."""
-        return self.next_segment if self.load_effect_id is None else self.load_first
+        """First group whose rows are not in memory yet."""
+        return self.next_group if self.load_effect_id is None else self.load_first
 
     @property
     def unloaded_count(self) -> int:
-        """Rows in segments that are not in memory yet."""
+        """Rows in groups that are not in memory yet."""
         return self.bounds.row_count(self.first_unloaded, len(self.bounds))
 
     @property
@@ -199,11 +199,11 @@ class Bucket:
         if self.memory is not None and highest is not None and highest.ledger_id > self.memory.last_ledger_id:
             raise InvariantViolation(f"bucket {self.key} has forgotten its highest ledger, {highest.ledger_id}")
         if self.snapshot is not None:
-            self._check_segments(self.snapshot.bounds, self.snapshot.next_segment)
+            self._check_segments(self.snapshot.bounds, self.snapshot.next_group)
 
-    def _check_segments(self, packed: PackedBounds, next_segment: int) -> None:
+    def _check_segments(self, packed: PackedBounds, next_group: int) -> None:
         bounds = packed.take(0, len(packed))
-        if not 0 <= next_segment <= len(bounds) or self.sealed_count != int(bounds.count.sum()):
+        if not 0 <= next_group <= len(bounds) or self.sealed_count != int(bounds.count.sum()):
             raise InvariantViolation(f"bucket {self.key} was sealed with {self.sealed_count} rows, its segments differ")
         if (self.min_deliver_at_ms, self.max_deliver_at_ms) != (
             int(bounds.min_deliver_at_ms.min()),

@@ -1,7 +1,7 @@
-"""Segment bounds of a sealed bucket, packed: they are most of the memory of a stored index.
+"""Bounds of the groups of a sealed bucket's segments, packed: they are most of the memory of a stored index.
 
-A week in steps of 300 s is 2,000 segments of 25 rows for each bucket. As 64-bit columns their bounds take one byte for
-each index. With counts of two bytes, and deadlines of four bytes relative to the first one, they take 0.4.
+A group takes 24 bytes in 64-bit columns, and seven or eight with counts of one or two bytes, and deadlines of four bytes
+relative to the first one.
 """
 
 from typing import Final
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import Int64Array
 
 NarrowArray = NDArray[np.unsignedinteger]
@@ -20,11 +21,15 @@ _COLUMN_BYTES: Final = 120
 
 
 class PackedBounds:
-    """Bounds of segments, to be read a few at a time. Immutable."""
+    """Bounds of groups of segments, to be read a few at a time. Immutable."""
 
-    __slots__ = ("_base_ms", "_count", "_earliest", "_first", "_span", "nbytes")
+    __slots__ = ("_base_ms", "_count", "_each", "_earliest", "_first", "_span", "nbytes", "segment_count")
 
-    def __init__(self, bounds: SegmentBounds) -> None:
+    def __init__(self, groups: SegmentGroups) -> None:
+        bounds = groups.bounds
+        self._each = groups.each
+        self.segment_count = groups.segment_count
+        """Segments in all groups."""
         first = bounds.min_deliver_at_ms
         self._base_ms = int(first.min()) if len(first) else 0
         self._count = _narrow(bounds.count)
@@ -37,31 +42,40 @@ class PackedBounds:
         """Approximate memory, in bytes."""
 
     def __len__(self) -> int:
+        """Return the number of groups."""
         return len(self._count)
 
+    def segment_of(self, group: int) -> int:
+        """Return the number of a group's first segment, from 0; for one past the last group, of segments."""
+        return min(group * self._each, self.segment_count)
+
+    def segments_from(self, first: int) -> Int64Array:
+        """Return the number of the first segment of each group from ``first`` on, and one past the last segment."""
+        return np.minimum(np.arange(first, len(self) + 1, dtype=np.int64) * self._each, self.segment_count)
+
     def take(self, first: int, end: int) -> SegmentBounds:
-        """Return the segments from ``first`` to before ``end``."""
+        """Return the groups from ``first`` to before ``end``."""
         least = self._first[first:end].astype(np.int64) + self._base_ms
         most = least + self._span[first:end].astype(np.int64)  # with 64 unsigned bits the sum would be of floats
         return SegmentBounds(self._count[first:end].astype(np.int64), least, most)
 
     def row_count(self, first: int, end: int) -> int:
-        """Return the rows in the segments from ``first`` to before ``end``."""
+        """Return the rows in the groups from ``first`` to before ``end``."""
         return int(self._count[first:end].sum(dtype=np.int64))
 
     def rows_through(self, first: int, end: int) -> Int64Array:
-        """Return the running totals of the rows in the segments from ``first`` to before ``end``."""
+        """Return the running totals of the rows in the groups from ``first`` to before ``end``."""
         return np.cumsum(self._count[first:end], dtype=np.int64)
 
-    def earliest_ms(self, segment: int) -> int:
-        """Return the first deadline of a segment and all that follow it.
+    def earliest_ms(self, group: int) -> int:
+        """Return the first deadline of a group and all that follow it.
 
-        Segments are loaded in order, and the deadlines of foreign ones may go back.
+        Groups are loaded in order, and the deadlines of foreign ones may go back.
         """
-        return self._base_ms + int(self._earliest[segment])
+        return self._base_ms + int(self._earliest[group])
 
     def end_before(self, first: int, horizon_ms: int) -> int:
-        """Return one past the last segment from ``first`` on with a deadline up to ``horizon_ms``, in it or behind."""
+        """Return one past the last group from ``first`` on with a deadline up to ``horizon_ms``, in it or behind."""
         above = horizon_ms - self._base_ms
         if above < 0:
             return first

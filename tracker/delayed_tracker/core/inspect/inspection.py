@@ -12,7 +12,14 @@ from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.index.buckets import Bucket
 from delayed_tracker.core.rules.seal import without_repeats
 from delayed_tracker.core.rules.segment import SegmentBounds
-from delayed_tracker.core.values.columns import INT63_MAX, BoolArray, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.columns import (
+    INT63_MAX,
+    BoolArray,
+    IndexColumns,
+    Int64Array,
+    Position,
+    PositionColumns,
+)
 from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import Explanation, MessagePlace
@@ -20,11 +27,13 @@ from delayed_tracker.core.values.verb_results import Explanation, MessagePlace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnloadedSegments:
-    """Segments of a bucket that are not in memory, from ``first_segment`` on."""
+    """Segments of a bucket that are not in memory, in the groups that the tracker remembers."""
 
     bucket_id: int
-    first_segment: int
     bounds: SegmentBounds
+    """Bounds of the groups: each has the rows of some adjacent segments."""
+    starts: Int64Array
+    """Number of each group's first segment in the snapshot, from 0, and one past the last segment."""
     bits: PositionBitmap
     """Copy of the positions that the bucket still tracks, in memory or not."""
 
@@ -104,9 +113,9 @@ def unloaded(state: TrackerState) -> list[UnloadedSegments]:
         snapshot = bucket.snapshot
         if snapshot is None or snapshot.next_min_ms is None:
             continue
-        first = snapshot.first_unloaded
-        bounds = snapshot.bounds.take(first, len(snapshot.bounds))
-        found.append(UnloadedSegments(snapshot.bucket_id, first, bounds, bucket.bits.copy()))
+        packed, first = snapshot.bounds, snapshot.first_unloaded
+        bounds, starts = packed.take(first, len(packed)), packed.segments_from(first)
+        found.append(UnloadedSegments(snapshot.bucket_id, bounds, starts, bucket.bits.copy()))
     return found
 
 

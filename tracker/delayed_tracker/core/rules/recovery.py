@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position, before
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
@@ -31,7 +31,7 @@ class RecoverableBucket:
     bucket_id: int
     first: Position
     last: Position
-    bounds: SegmentBounds
+    groups: SegmentGroups
     bits: PositionBitmap | None = None
     segment_bits: Sequence[PositionBitmap] | None = None
     consumed: PositionBitmap = field(default_factory=PositionBitmap)
@@ -44,14 +44,14 @@ class RecoverableBucket:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptBucket:
-    """A bucket that is kept, with its surviving bits and the first segment that is still needed."""
+    """A bucket that is kept, with its surviving bits and the first group of segments that is still needed."""
 
     bucket_id: int
     first: Position
     last: Position
-    bounds: SegmentBounds
+    groups: SegmentGroups
     bits: PositionBitmap
-    first_segment: int
+    first_group: int
     snapshot_bytes: int
     is_foreign: bool
 
@@ -63,20 +63,20 @@ class RecoveryPlan:
     keep: tuple[KeptBucket, ...] = ()
     delete: tuple[int, ...] = ()
     due_skipped_count: int = 0
-    """Unconsumed positions in leading segments that are wholly due: the dispatcher's replay sends them at once."""
+    """Unconsumed positions in leading groups that are wholly due: the dispatcher's replay sends them at once."""
 
 
-def leading_due_segments(bounds: SegmentBounds, cutoff_ms: int | None) -> int:
-    """Return the number of leading segments that are wholly due; none without a cutoff."""
+def leading_due_groups(groups: SegmentGroups, cutoff_ms: int | None) -> int:
+    """Return the number of leading groups of segments that are wholly due; none without a cutoff."""
     if cutoff_ms is None:
         return 0
-    alive = np.flatnonzero(bounds.max_deliver_at_ms > cutoff_ms)
-    return int(alive[0]) if len(alive) else len(bounds)
+    alive = np.flatnonzero(groups.bounds.max_deliver_at_ms > cutoff_ms)
+    return int(alive[0]) if len(alive) else len(groups)
 
 
-def needs_metadata(bounds: SegmentBounds, cutoff_ms: int | None) -> bool:
-    """Return True if the union of the bits is not enough: some leading segments are wholly due, but not all."""
-    return 0 < leading_due_segments(bounds, cutoff_ms) < len(bounds)
+def needs_metadata(groups: SegmentGroups, cutoff_ms: int | None) -> bool:
+    """Return True if the union of the bits is not enough: some leading groups are wholly due, but not all."""
+    return 0 < leading_due_groups(groups, cutoff_ms) < len(groups)
 
 
 def claim_after_loss(offered_through: Position, lost_from: Position) -> Position:
@@ -94,22 +94,22 @@ def plan_recovery(
 ) -> RecoveryPlan:
     """Decide which buckets to keep and which to delete.
 
-    Leading segments that are wholly due are skipped with their bits, if a replay sends them; consumed positions and those at or below
+    Leading groups of segments that are wholly due are skipped with their bits, if a replay sends them; consumed positions and those at or below
     mark-delete are dropped. A position that several buckets still hold stays in the first of them in this order: those
     with a seal number, the highest first; then the others, by first position, the widest first.
 
     Args:
         buckets: the catalogue's readable buckets, in any order.
         mark_delete: everything at or below is acknowledged.
-        cutoff_ms: deadlines at or before it are due; None skips no segment, because no replay follows.
+        cutoff_ms: deadlines at or before it are due; None skips nothing, because no replay follows.
     Returns: kept buckets by first position and deleted ones by id; each position in at most one bucket.
     """
     claimed, skipped = PositionBitmap(), PositionBitmap()
     keep: list[KeptBucket] = []
     delete: list[int] = []
     for bucket in sorted(buckets, key=_precedence):
-        first_segment = leading_due_segments(bucket.bounds, cutoff_ms)
-        bits, due = _surviving_bits(bucket, first_segment)
+        first_group = leading_due_groups(bucket.groups, cutoff_ms)
+        bits, due = _surviving_bits(bucket, first_group)
         for positions in (bits, due):
             positions.subtract(bucket.consumed)
             positions.remove_through(mark_delete)
@@ -128,9 +128,9 @@ def plan_recovery(
                 # The range of a foreign bucket is only a hint: it must not exclude bits outside it.
                 first=min(bucket.first, lowest),
                 last=max(bucket.last, highest),
-                bounds=bucket.bounds,
+                groups=bucket.groups,
                 bits=bits,
-                first_segment=first_segment,
+                first_group=first_group,
                 snapshot_bytes=bucket.snapshot_bytes,
                 is_foreign=bucket.is_foreign,
             )
@@ -147,15 +147,16 @@ def _precedence(bucket: RecoverableBucket) -> tuple[int, ...]:
     return (1, *bucket.first, *(-part for part in bucket.last), bucket.bucket_id)
 
 
-def _surviving_bits(bucket: RecoverableBucket, first_segment: int) -> tuple[PositionBitmap, PositionBitmap]:
-    """Return the bits of the segments still needed, and of those that are skipped; the caller owns both."""
+def _surviving_bits(bucket: RecoverableBucket, first_group: int) -> tuple[PositionBitmap, PositionBitmap]:
+    """Return the bits of the groups still needed, and of those that are skipped; the caller owns both."""
     due, bits = PositionBitmap(), PositionBitmap()
     if bucket.segment_bits is not None:
+        first_segment = bucket.groups.segment_of(first_group)
         for number, segment in enumerate(bucket.segment_bits):
             (due if number < first_segment else bits).update(segment)
         return bits, due
     assert bucket.bits is not None
-    if first_segment == len(bucket.bounds):
+    if first_group == len(bucket.groups):
         return bits, bucket.bits.copy()
-    assert first_segment == 0, "a partly due bucket needs its metadata"
+    assert first_group == 0, "a partly due bucket needs its metadata"
     return bucket.bits.copy(), due

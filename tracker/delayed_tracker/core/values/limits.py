@@ -38,6 +38,8 @@ class TrackerLimits:
     """A segment spans less than this."""
     max_indexes_per_segment: int = 5_000
     """A segment holds at most this many; -1 is unlimited."""
+    segment_groups_max: int = 512
+    """A stored bucket remembers the bounds of about this many groups of adjacent segments, and loads whole groups."""
     prefetch_window_ms: int = 300_000
     """A segment is loaded when its first deadline is this near."""
     load_indexes_min: int = 1
@@ -73,6 +75,7 @@ class TrackerLimits:
             "mutable_indexes_max",
             "late_indexes_max",
             "max_step_per_segment_ms",
+            "segment_groups_max",
             "load_indexes_min",
             "load_indexes_max",
             "loads_in_flight_max",

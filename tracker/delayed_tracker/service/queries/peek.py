@@ -86,24 +86,24 @@ async def _with_unloaded(
 ) -> IndexColumns:
     """Return the first ``max_count`` + 1 rows of the window, from memory and from unloaded segments."""
     wanted = window.max_count + 1
-    # (first deadline of the next segment to read, index of its bucket, index of the segment)
+    # (first deadline of the next group of segments to read, index of its bucket, index of the group)
     unread: list[tuple[int, int, int]] = []
     for which, bucket in enumerate(unloaded):
-        segment = int(bucket.bounds.max_deliver_at_ms.searchsorted(window.from_ms))
-        if segment < len(bucket.bounds):
-            unread.append((int(bucket.bounds.min_deliver_at_ms[segment]), which, segment))
+        group = int(bucket.bounds.max_deliver_at_ms.searchsorted(window.from_ms))
+        if group < len(bucket.bounds):
+            unread.append((int(bucket.bounds.min_deliver_at_ms[group]), which, group))
     heapq.heapify(unread)
     while unread:
-        first_ms, which, segment = heapq.heappop(unread)
+        first_ms, which, group = heapq.heappop(unread)
         limit_ms = min(window.last_ms, int(best.deliver_at_ms[-1])) if len(best) == wanted else window.last_ms
         if first_ms > limit_ms:
             break
         bucket = unloaded[which]
         bounds = bucket.bounds
         within = int(bounds.min_deliver_at_ms.searchsorted(limit_ms, side="right"))
-        end = min(batch_end(bounds.count, segment, rows_max=wanted), within - 1)
+        end = min(batch_end(bounds.count, group, rows_max=wanted), within - 1)
         reader = SegmentReader(access, bucket.bucket_id, host.counters)
-        rows = await reader.rows(bucket.first_segment + segment, bucket.first_segment + end)
+        rows = await reader.rows(int(bucket.starts[group]), int(bucket.starts[end + 1]) - 1)
         inside = (rows.deliver_at_ms >= window.from_ms) & (rows.deliver_at_ms <= window.last_ms)
         live = rows.take(inside & bucket.bits.contains(rows.positions))
         best = IndexColumns.concat([best, live]).sorted().take(slice(0, wanted))

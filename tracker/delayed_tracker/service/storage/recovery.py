@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.rules.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.instant import Instant
@@ -263,7 +264,7 @@ class TrackerRecovery:
         )
 
         async def bucket(entry: CatalogueEntry, summary: BucketSummary | None) -> RecoverableBucket | None:
-            if summary is not None and not needs_metadata(summary.bounds, cutoff_ms):
+            if summary is not None and not needs_metadata(summary.groups, cutoff_ms):
                 return _from_summary(entry, summary)
             return await self._from_metadata(entry)
 
@@ -441,7 +442,7 @@ class TrackerRecovery:
             bucket_id=entry.bucket_id,
             first=entry.first,
             last=entry.last,
-            bounds=metadata.bounds,
+            groups=SegmentGroups.of(metadata.bounds),
             segment_bits=metadata.segment_bits,
             consumed=_consumed(entry),
             snapshot_bytes=length,
@@ -474,7 +475,7 @@ def _from_summary(entry: CatalogueEntry, summary: BucketSummary) -> RecoverableB
         bucket_id=entry.bucket_id,
         first=entry.first,
         last=entry.last,
-        bounds=summary.bounds,
+        groups=summary.groups,
         bits=summary.bits,
         consumed=_consumed(entry),
         snapshot_bytes=summary.snapshot_bytes,
