@@ -27,7 +27,13 @@ from tests.benchmarks.paths import (
     bench_stalls,
 )
 from tests.benchmarks.rows import Row
-from tests.benchmarks.storages import bench_bookkeeper_client, bench_storage_life, bench_storage_recovery
+from tests.benchmarks.storages import (
+    bench_bookkeeper_client,
+    bench_month,
+    bench_storage_life,
+    bench_storage_recovery,
+    bench_week,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +78,6 @@ BENCHMARKS = [
     Benchmark(
         "storage-recovery", "Recovery from each storage", bench_storage_recovery.ABOUT, bench_storage_recovery.rows
     ),
+    Benchmark("week", "The week as it passes", bench_week.ABOUT, bench_week.rows),
+    Benchmark("month", "A hundred million over a month", bench_month.ABOUT, bench_month.rows),
 ]

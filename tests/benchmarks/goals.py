@@ -69,6 +69,12 @@ _GOALS: dict[str, Goal] = {
     "stall max": Goal(20),
     "client": Goal(None, times_peer=0.8),
     "recovery from bookies": Goal(1_000),
+    "week passing": Goal(1_000),
+    "month memory": Goal(60),
+    "month peak": Goal(150),
+    "month open": Goal(1_000),
+    "month adds": Goal(0.8),
+    "month lateness": Goal(10),
 }
 """Goals by key of a row, or by key/shape if the shape matters, in the unit of the row."""
 

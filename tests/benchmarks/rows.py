@@ -33,6 +33,7 @@ class Unit(enum.Enum):
     TIMES_ONE_CORE = "times one core's rate"
     ENTRIES = "entries touched"
     COUNT = "in all"
+    OF_A_CORE = "of a core"
 
     @property
     def more_is_better(self) -> bool:

@@ -65,6 +65,8 @@ class Scale:
     read_back_s: float = 20.0
     read_back_delay_ms: int = 20_000
     """Time from their add to their deadline."""
+    month_pending: int = 100_000_000
+    """Pending over a month in one process; a multiple of 100 times ``bucket``."""
     ledger_entries: tuple[tuple[int, int], ...] = ((5_000_000, 24), (10_000, 8_000), (1_000, 30_000))
     """Entries that are written to a ledger and read: bytes of each, and how many."""
 
@@ -103,6 +105,7 @@ QUICK = Scale(
     read_back_per_s=10_000,
     read_back_s=1.0,
     read_back_delay_ms=3_000,
+    month_pending=100_000,
     ledger_entries=((5_000_000, 2), (10_000, 20), (1_000, 50)),
 )
 """Sizes that only show that the benchmarks work; the numbers mean nothing."""

@@ -53,6 +53,7 @@ class Traffic:
 
     load: Load
     session: TrackerSession
+    first_ledger: int
     offered_count: int = 0
     due_on_offer: list[int] = field(default_factory=list)
     """Numbers of messages that were offered too late to be tracked."""
@@ -78,7 +79,7 @@ class Traffic:
     async def _add(self, first: int) -> None:
         numbers = np.arange(first, first + BATCH)
         deadlines = np.full(BATCH, _now_ms() + self.load.delay_ms) + numbers % 10
-        answer = await self.session.add_columns(deadlines, 1 + numbers // LEDGER, numbers % LEDGER)
+        answer = await self.session.add_columns(deadlines, self.first_ledger + numbers // LEDGER, numbers % LEDGER)
         self.due_on_offer += [first + offset for offset in answer.due_offsets]
 
     async def poll(self) -> None:
@@ -86,7 +87,9 @@ class Traffic:
         while not self.is_over:
             messages = await self.session.poll_hand_off(POLL_MAX, wait_ms=100)
             now_ms = time.time_ns() / 1e6
-            self.handed_out.append((np.array(messages.ledger_ids) - 1) * LEDGER + np.array(messages.entry_ids))
+            self.handed_out.append(
+                (np.array(messages.ledger_ids) - self.first_ledger) * LEDGER + np.array(messages.entry_ids)
+            )
             self.lateness_ms.append(now_ms - np.array(messages.deliver_at_ms))
 
 
@@ -141,15 +144,30 @@ async def _repeat(run: Run, load: Load, settings: dict[str, str], faults: str) -
         served(run, {"isDelayedDeliveryDeliverAtTimeStrict": "true"} | settings, faults=faults) as service,
         await service.client.open_tracker(TOPIC, "traffic") as session,
     ):
-        traffic = Traffic(load, session)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(traffic.poll())
-            seconds = await traffic.offer()
-            await asyncio.sleep((load.delay_ms + DELAY_MS) / 1_000)
-            while (await session.stats()).pending_count:
-                run.note("waiting for what is still pending")
-                await asyncio.sleep(DELAY_MS / 1_000)
-            traffic.is_over = True
+        return await in_and_out(run, session, load)
+
+
+async def in_and_out(
+    run: Run, session: TrackerSession, load: Load, *, first_ledger: int = 1
+) -> tuple[np.ndarray, float]:
+    """Add and poll at the load's rate; return the lateness of every message, and millions of adds a second.
+
+    Args:
+        run: gets the progress.
+        session: of a tracker with strict delivery, in which nothing else becomes due meanwhile.
+        load: what is offered.
+        first_ledger: of the messages; the tracker has nothing of it and those behind it.
+    """
+    others = (await session.stats()).pending_count
+    traffic = Traffic(load, session, first_ledger)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(traffic.poll())
+        seconds = await traffic.offer()
+        await asyncio.sleep((load.delay_ms + DELAY_MS) / 1_000)
+        while (await session.stats()).pending_count > others:
+            run.note("waiting for what is still pending")
+            await asyncio.sleep(DELAY_MS / 1_000)
+        traffic.is_over = True
     came = np.sort(np.concatenate([*traffic.handed_out, np.array(traffic.due_on_offer, np.int64)]))
     require("each message once", np.array_equal(came, np.arange(traffic.offered_count)))
     lateness_ms = np.concatenate(traffic.lateness_ms)

@@ -7,6 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.spark.snapshots import live_buckets as planning
@@ -95,12 +97,24 @@ def test_a_large_bucket_is_divided_between_segments(monkeypatch):
     """A piece has about the wanted bytes, a request has a bounded number of rows, and no segment is read twice."""
     monkeypatch.setattr(planning, "ROWS_AT_ONCE", 10)
     counts = np.array([4] * 50 + [30] + [4], np.int64)
-    pieces = list(planning._divided(counts, 2_340, 600))  # 10 bytes a row
+    deadlines = np.zeros(len(counts), np.int64)
+    groups = SegmentGroups.of(SegmentBounds(counts, deadlines, deadlines))
+    pieces = list(planning._divided(groups, 2_340, 600))  # 10 bytes a row
     reads = [read for of_piece, _, _ in pieces for read in of_piece]
     assert [number for first, last in reads for number in range(first, last + 1)] == list(range(1, 53))
     assert all(counts[first - 1 : last].sum() <= 10 or first == last for first, last in reads)
     assert [rows for _, rows, _ in pieces] == [64, 64, 64, 42]
     assert sum(size for _, _, size in pieces) == 2_340
+
+
+def test_a_bucket_is_divided_between_its_groups_of_segments(monkeypatch):
+    """Requests are for all segments of some groups, and the last group may have fewer segments."""
+    monkeypatch.setattr(planning, "ROWS_AT_ONCE", 10)
+    deadlines = np.zeros(11, np.int64)
+    groups = SegmentGroups.in_groups_of(SegmentBounds(np.full(11, 2), deadlines, deadlines), 4)
+    pieces = list(planning._divided(groups, 220, 110))
+    assert [reads for reads, _, _ in pieces] == [((1, 4), (5, 8)), ((9, 11),)]
+    assert [rows for _, rows, _ in pieces] == [16, 6]
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_planned(tmp_path):
