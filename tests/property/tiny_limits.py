@@ -21,6 +21,7 @@ def tiny_limits(**drawn: st.SearchStrategy[object]) -> st.SearchStrategy[Tracker
         "max_indexes_per_segment": st.sampled_from([-1, 1, 2, 3]),
         "segment_groups_max": st.sampled_from([1, 2, 512]),
         "prefetch_window_ms": st.sampled_from([0, 8, 1_000]),
+        "read_ahead_indexes": st.sampled_from([0, 6]),
         "load_indexes_max": st.integers(1, 4),
         "late_ack_ms": st.sampled_from([30, 600_000]),
     }

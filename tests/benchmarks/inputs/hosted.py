@@ -21,6 +21,7 @@ from tests.benchmarks.inputs.shapes import NOW_MS
 KEY = TrackerKey("persistent://lab/main/benchmark", "measured")
 PATIENCE_S = 600.0
 _LOOK_S = 0.001
+_MOMENT_S = 0.000_2
 
 
 @dataclass(slots=True)
@@ -55,6 +56,17 @@ class Hosted:
                 taken.append(delivery.indexes)
                 missing -= len(delivery.indexes)
         return taken
+
+    async def pass_time(self, duration_ms: int) -> None:
+        """Let time pass, and in the middle of it let everything come that the tracker has asked for.
+
+        A load takes milliseconds of the minutes that pass, and no time at all of a clock that jumps.
+        """
+        self.clock.advance(duration_ms // 2)
+        await asyncio.sleep(0)
+        while self.host._gate.runner.in_flight_count:  # noqa: ASYNC110  # effects do not signal their end
+            await asyncio.sleep(_MOMENT_S)
+        self.clock.advance(duration_ms - duration_ms // 2)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Check the condition every millisecond; the waits last seconds."""

@@ -121,7 +121,7 @@ async def _drain(tracker: Hosted, indexes: IndexColumns, step_ms: int | None) ->
     came = 0
     tracker.clock.advance(SOON_MS)
     for _ in range(0, WEEK_MS, step_ms):
-        tracker.clock.advance(step_ms)
+        await tracker.pass_time(step_ms)
         due = int(np.searchsorted(due_after, limits.cutoff_ms(tracker.clock.now_ms()), side="right"))
         taken += await tracker.take(due - came, BATCH)
         came = due

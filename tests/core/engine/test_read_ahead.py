@@ -46,3 +46,38 @@ def test_the_last_bucket_has_all_of_it():
     (load,) = shell.asked(LoadSegments)
     assert (load.last + 1 - load.first) * 5 == 60
     shell.core.check()
+
+
+@pytest.mark.parametrize(
+    ("distance_ms", "loads"),
+    [
+        (1_900, 2),  # within a quarter of the eight seconds that a load of forty rows covers
+        (2_100, 1),
+    ],
+)
+def test_a_bucket_that_would_soon_be_read_is_read_together_with_another(distance_ms, loads):
+    """Rows that come one bucket at a time would each disturb what was merged ahead."""
+    shell = shell_within(LoadBudget(10_000), prefetch_window_ms=100, read_ahead_indexes=80)
+    for ledger_id, first_ms in ((1, 10_000), (2, 10_000 + distance_ms)):
+        store_bucket(shell, ledger_id, START_MS + first_ms, count=100, step_ms=200)
+    shell.pass_time(9_905)
+    found = shell.asked(LoadSegments)
+    assert [(load.last + 1 - load.first) * 5 for load in found] == [40] * loads
+    shell.core.check()
+    for _ in range(loads):
+        shell.load()
+    assert len(shell.asked(LoadSegments)) == 0, "what was read along asks for no more"
+    shell.core.check()
+
+
+@pytest.mark.parametrize(("held", "loads"), [(0, 2), (500, 1)])
+def test_without_spare_room_nothing_is_read_along(held, loads):
+    """Half of the room is for what is near, of any tracker."""
+    budget = LoadBudget(1_000)
+    budget.share().hold(held)
+    shell = shell_within(budget, prefetch_window_ms=100, read_ahead_indexes=80)
+    for ledger_id, first_ms in ((1, 10_000), (2, 10_200)):
+        store_bucket(shell, ledger_id, START_MS + first_ms, count=100, step_ms=200)
+    shell.pass_time(9_905)
+    assert len(shell.asked(LoadSegments)) == loads
+    shell.core.check()

@@ -116,6 +116,16 @@ def test_nothing_moves_until_the_merged_rows_are_put_away():
     assert not heap.merge_ahead(5, 9, Run.sort, everything), "what is left is not due"
 
 
+@pytest.mark.parametrize(("unread_ms", "merged"), [(None, 9), (4, 5), (1, 2)])
+def test_nothing_is_merged_beyond_rows_that_are_not_read_yet(unread_ms, merged):
+    """Such rows will come before it; what is due is merged in any case."""
+    heap = heap_of([(ms, 1, ms) for ms in range(9)])
+    heap._horizon_ms = 1_000
+    assert heap.merge_ahead(1, 1, Run.sort, everything, unread_ms)
+    assert heap.ready is not None
+    assert len(heap.ready) == merged
+
+
 def test_takes_that_empty_what_is_ready_merge_further_ahead_the_next_time():
     """The next merge is longer after all rows were taken, and shorter after they were put away early."""
     number = np.arange(200_000, dtype=np.int64)

@@ -91,7 +91,8 @@ def _take_block(
         # A second copy of a position that this call has taken is not leased yet: it does not count any more.
         return state.copies.is_live_in(run, indexes) & ~in_hand.contains(indexes.positions)
 
-    if not state.heap.merge_ahead(cutoff_ms, count, state.copies.sort_run, None if certain else is_live):
+    unread_ms = state.segments.first_min_ms()
+    if not state.heap.merge_ahead(cutoff_ms, count, state.copies.sort_run, None if certain else is_live, unread_ms):
         return None
     rows = state.heap.take_ready(cutoff_ms, count)
     return IndexColumns.empty() if rows is None else rows

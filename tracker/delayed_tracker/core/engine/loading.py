@@ -22,6 +22,8 @@ from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.instant import Instant
 
+_TOGETHER_SHARE: Final = 4
+"""Buckets are read together if they would be read within this part of the time that one load covers."""
 _NO_LOADS: Final[dict[int, tuple[LoadSegments, Bucket]]] = {}  # shared by idle trackers: the first entry replaces it
 
 
@@ -36,7 +38,7 @@ class _Allowed(NamedTuple):
 class SegmentLoads:
     """Loads of one tracker, at most one for each bucket."""
 
-    __slots__ = ("_effects", "_in_flight", "_row_count", "_state", "share")
+    __slots__ = ("_effects", "_in_flight", "_row_count", "_state", "_together_ms", "share")
 
     def __init__(self, state: TrackerState, effects: EffectQueue, share: LoadShare) -> None:
         self._state = state
@@ -44,6 +46,8 @@ class SegmentLoads:
         self._in_flight = _NO_LOADS
         self._row_count = 0
         """Rows of the loads in flight."""
+        self._together_ms = -1
+        """Buckets are read together if their first deadline is not after this one and there is spare room."""
         self.share = share
         """This tracker's share of the rows that all trackers may hold."""
 
@@ -68,13 +72,13 @@ class SegmentLoads:
         return 0 if allowed is None else self._near_groups(snapshot, 0, now, allowed)
 
     def _near_groups(self, snapshot: SnapshotSegments, first: int, now: Instant, allowed: _Allowed) -> int:
-        """Return one past the last group to load together with ``first``, or ``first`` if that is not near.
+        """Return one past the last group to load together with ``first``, or ``first`` if that is not wanted yet.
 
         The groups have about as many rows as are allowed at most, but there is at least one group. Those that will
         be wanted before this load can end are taken along.
         """
         limits, rows_max = self._state.limits, allowed.rows_max
-        horizon_ms = limits.cutoff_ms(now.wall_ms) + allowed.ahead_ms + self.share.lead_ms
+        horizon_ms = max(limits.cutoff_ms(now.wall_ms) + allowed.ahead_ms + self.share.lead_ms, self._together_ms)
         near_count = snapshot.bounds.end_before(first, horizon_ms) - first
         if not near_count:
             return first
@@ -93,7 +97,9 @@ class SegmentLoads:
     def prefetch(self, now: Instant) -> None:
         """Request every segment that is nearly due while there is room for its rows, and few loads are in flight.
 
-        Without room, request what will be due before a load can end, as far as the share allows.
+        Without room, request what will be due before a load can end, as far as the share allows. When one bucket is read
+        ahead, others that would soon be read are read with it: rows that come one bucket at a time would each disturb
+        what was merged ahead.
         """
         state, limits, share = self._state, self._state.limits, self.share
         if share.place is not None:
@@ -102,13 +108,14 @@ class SegmentLoads:
         while self._may_request and (wanted := state.segments.first_idle()) is not None:
             min_ms, key = wanted
             due_ms = limits.due_from_ms(min_ms)
-            if now.wall_ms < due_ms - self._ahead_ms:
+            is_near = now.wall_ms >= due_ms - self._ahead_ms
+            room = share.room(min_ms) if is_near else share.spare_room
+            if not is_near and (min_ms > self._together_ms or not room):
                 return
-            room = share.room(min_ms)
             if not room:
                 share.wait(min_ms)
             allowed = self._allowed(min_ms, room)
-            if allowed is None or now.wall_ms < due_ms - allowed.ahead_ms:
+            if allowed is None or (is_near and now.wall_ms < due_ms - allowed.ahead_ms):
                 return
             bucket = state.members.buckets[key]
             snapshot = bucket.snapshot
@@ -116,6 +123,9 @@ class SegmentLoads:
             first = snapshot.next_group
             end = max(first + 1, self._near_groups(snapshot, first, now, allowed))
             bounds = snapshot.bounds
+            if is_near and limits.read_ahead_indexes and end < len(bounds):
+                span_ms = bounds.earliest_ms(end) - min_ms
+                self._together_ms = max(self._together_ms, min_ms + span_ms // _TOGETHER_SHARE)
             effect = LoadSegments(
                 self._effects.new_id(),
                 state.epoch,

@@ -181,11 +181,13 @@ class RunHeap:
         count: int,
         sort: Callable[[Run], None],
         is_live: Callable[[Run, IndexColumns], BoolArray] | None,
+        unread_ms: int | None = None,
     ) -> bool:
         """Merge the rows that are due next, for :meth:`take_ready`; none may be merged ahead already.
 
         As long as merged rows are used up, those that will be due soon are merged with them: few rows that become due in
-        many runs at each poll would cost a step for each run. ``is_live`` is None if every copy counts.
+        many runs at each poll would cost a step for each run. ``is_live`` is None if every copy counts. ``unread_ms`` is the
+        first deadline of rows that are not in memory yet: what is merged beyond it would be merged again when they come.
 
         Returns: False if no copy is due.
         """
@@ -194,6 +196,8 @@ class RunHeap:
             return False
         target = max(count, self._ahead_count)
         horizon_ms = cutoff_ms + self._horizon_ms
+        if unread_ms is not None:
+            horizon_ms = max(cutoff_ms, min(horizon_ms, unread_ms))
         runs = self.due_runs(horizon_ms, target)
         for run in runs:
             if not run.is_sorted:
