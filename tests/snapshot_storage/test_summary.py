@@ -40,7 +40,7 @@ def test_many_short_segments_take_as_many_bytes_as_512(days, rows):
 
 
 def test_a_summary_of_the_first_format_is_read_in_groups():
-    """What an older program stored, with the bounds of each segment, gives the groups that are stored now."""
+    """A summary with the bounds of each segment, of an older program, gives the groups that are stored now."""
     first = np.arange(2_016) * 300_000 + 1_700_000_000_000
     bounds = SegmentBounds(np.full(2_016, 27), first, first + 299_000)
     bits = PositionBitmap.of(PositionColumns.of((5, entry) for entry in range(9)))
