@@ -9,7 +9,7 @@ commit, a repeated part must not be stored twice, and a damaged record must not 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from delayed_tracker.core.values.columns import INT63_MAX
@@ -59,6 +59,14 @@ class LogPage:
     is_last: bool
     """True if no record follows."""
 
+    def above(self, number: int) -> "LogPage":
+        """Return the part of the page with numbers above ``number``."""
+        return LogPage(
+            tuple(each for each in self.records if each.number > number),
+            tuple((max(first, number + 1), last) for first, last in self.corrupt if last > number),
+            self.is_last,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
@@ -74,6 +82,11 @@ class LogExtent:
     """Payload bytes that are not cut; a backend may count the rest of a partly cut row."""
     claims_void_through: int = 0
     """Claims in records with this number or a lower one are void: the storage was restored from a backup."""
+    page: LogPage | None = field(default=None, compare=False, repr=False)
+    """All records that are not cut, in the answer to ``take_over`` of a backend that has few and has them at hand.
+
+    None: read them.
+    """
 
 
 def require_log_id(log_id: str) -> None:

@@ -49,6 +49,11 @@ async def test_a_damaged_row_is_reported_and_hides_nothing(tmp_path, damage):
         assert await log.read("t", "c", after=0, bytes_max=100) == LogPage(
             (first, second, fifth, sixth), ((3, 4),), True
         )
+        extent = await log.take_over("t", "c", epoch=9, writer="next")
+        assert extent.page == LogPage((first, second, fifth, sixth), ((3, 4),), True)
+        assert extent.page.above(2) == LogPage((fifth, sixth), ((3, 4),), True)
+        assert extent.page.above(3) == LogPage((fifth, sixth), ((4, 4),), True)
+        assert extent.page.above(5) == LogPage((sixth,), (), True)
         assert await log.read("t", "c", after=3, bytes_max=1) == LogPage((fifth,), ((4, 4),), False)
         # The range belongs to the page with the record behind it: no page but the last ends with a range.
         assert await log.read("t", "c", after=1, bytes_max=1) == LogPage((second,), (), False)
@@ -69,6 +74,14 @@ async def test_damage_at_the_end_is_a_range_of_the_last_page(tmp_path):
     async with started(path) as log:
         assert await log.read("t", "c", after=0, bytes_max=1) == LogPage((LoggedRecord(1, b"1"),), ((2, 3),), True)
         assert await log.read("t", "c", after=1, bytes_max=1) == LogPage((), ((2, 3),), True)
+
+
+async def test_many_bytes_of_records_are_left_to_be_read(tmp_path):
+    """The writer's thread, which all trackers share, reads a few records at most."""
+    async with started(tmp_path / "log") as log:
+        await append(log, part(1, bytes(64 * 1024), b"x"))
+        extent = await log.take_over("t", "c", epoch=9, writer="next")
+        assert (extent.record_bytes, extent.page) == (64 * 1024 + 1, None)
 
 
 async def test_a_large_part_takes_rows_of_a_bounded_size(tmp_path):

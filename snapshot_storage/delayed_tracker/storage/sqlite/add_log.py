@@ -7,6 +7,7 @@ the pages of the first are lost. So the log is not written again until it is ope
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ from delayed_tracker.storage.add_log import (
 )
 from delayed_tracker.storage.errors import LogBroken, StorageInUse, StorageUnavailable
 from delayed_tracker.storage.sqlite import log_rows
+from delayed_tracker.storage.sqlite.catalogue import SMALL_BYTES
 from delayed_tracker.storage.sqlite.log_appends import (
     NotContinued,
     TrackerIds,
@@ -107,14 +109,17 @@ class SqliteAddLog:
         return await self._write(append)
 
     async def take_over(self, topic: str, cursor: str, *, epoch: int, writer: str) -> LogExtent:
-        """Record the epoch and its writer."""
+        """Record the epoch and its writer; return the records, too, if they are few."""
         require_epoch_number(epoch)
         require_text(topic, cursor)
 
         def take_over(connection: sqlite3.Connection) -> LogExtent:
             with transaction(connection):
                 log_rows.own(connection, topic, cursor, epoch=epoch, writer=writer, after=0)
-                return log_rows.extent(connection, topic, cursor)
+                extent = log_rows.extent(connection, topic, cursor)
+                if extent.record_bytes > SMALL_BYTES:
+                    return extent
+                return replace(extent, page=log_rows.page(connection, topic, cursor, 0, SMALL_BYTES))
 
         return await self._opened().write_together(take_over)
 

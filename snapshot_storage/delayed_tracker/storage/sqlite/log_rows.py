@@ -99,26 +99,31 @@ def cut(connection: sqlite3.Connection, topic: str, cursor: str, through: int) -
 def read(connection: sqlite3.Connection, topic: str, cursor: str, after: int, bytes_max: int) -> LogPage:
     """Return records above ``after`` and above the last cut, verified row by row."""
     with read_transaction(connection):
-        tracker = connection.execute(
-            "SELECT tracker_id, last_number, max(cut_through, ?) FROM trackers WHERE topic = ? AND cursor = ?",
-            (after, topic, cursor),
-        ).fetchone()
-        if tracker is None:
-            return LogPage((), (), is_last=True)
-        tracker_id, last_number, passed = tracker
-        records: list[LoggedRecord] = []
-        corrupt: list[tuple[int, int]] = []
-        size = 0
-        if passed >= last_number:
-            return LogPage((), (), is_last=True)
-        for number, record in _sound_records(connection, tracker_id, passed):
-            size += len(record)
-            if records and size > bytes_max:
-                return LogPage(tuple(records), tuple(corrupt), is_last=False)
-            if number > passed + 1:
-                corrupt.append((passed + 1, number - 1))
-            records.append(LoggedRecord(number, record))
-            passed = number
+        return page(connection, topic, cursor, after, bytes_max)
+
+
+def page(connection: sqlite3.Connection, topic: str, cursor: str, after: int, bytes_max: int) -> LogPage:
+    """Return records as :func:`read` does. Runs in the caller's transaction."""
+    tracker = connection.execute(
+        "SELECT tracker_id, last_number, max(cut_through, ?) FROM trackers WHERE topic = ? AND cursor = ?",
+        (after, topic, cursor),
+    ).fetchone()
+    if tracker is None:
+        return LogPage((), (), is_last=True)
+    tracker_id, last_number, passed = tracker
+    records: list[LoggedRecord] = []
+    corrupt: list[tuple[int, int]] = []
+    size = 0
+    if passed >= last_number:
+        return LogPage((), (), is_last=True)
+    for number, record in _sound_records(connection, tracker_id, passed):
+        size += len(record)
+        if records and size > bytes_max:
+            return LogPage(tuple(records), tuple(corrupt), is_last=False)
+        if number > passed + 1:
+            corrupt.append((passed + 1, number - 1))
+        records.append(LoggedRecord(number, record))
+        passed = number
     if passed < last_number:
         corrupt.append((passed + 1, last_number))
     return LogPage(tuple(records), tuple(corrupt), is_last=True)

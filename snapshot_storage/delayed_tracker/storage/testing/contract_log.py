@@ -163,6 +163,8 @@ async def an_older_epoch_is_refused_alone(factory: LogFactory) -> None:
         for _ in range(2):
             extent = await log.take_over("topic", "b", epoch=4, writer="next")
             require_equal(extent, LogExtent("topic", "b", 4, 1, 1), "extent")
+            page = await log.read("topic", "b", after=0, bytes_max=100)
+            require_equal(extent.page or page, page, "records in the answer to taking over")
         refused = await log.append([_part(2, b"2", cursor=cursor, epoch=3) for cursor in "abc"], writer="writer")
         require_equal(refused, [("topic", "b")], "refused trackers")
         for cursor, content in (("a", [b"1", b"2"]), ("b", [b"1"]), ("c", [b"1", b"2"])):

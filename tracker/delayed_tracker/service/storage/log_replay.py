@@ -61,9 +61,13 @@ class LogReplay:
         core.begin_journal(mark.number, mark.offered_through or BEFORE_ALL)
         after, read_bytes, found_count = mark.number, 0, 0
         is_last = after >= extent.last_number
+        at_hand = None if extent.page is None else extent.page.above(after)
         while not is_last:
-            read = partial(log.read, *self._key, after=after, bytes_max=PAGE_BYTES)
-            page = await self._access.attempt(read, self._counters)
+            if at_hand is None:
+                read = partial(log.read, *self._key, after=after, bytes_max=PAGE_BYTES)
+                page = await self._access.attempt(read, self._counters)
+            else:
+                page, at_hand = at_hand, None
             found_count += len(page.records) + sum(last - first + 1 for first, last in page.corrupt)
             page_bytes = sum(len(each.record) for each in page.records)
             apply = partial(_apply, core, page, extent.claims_void_through)
