@@ -9,7 +9,8 @@ from delayed_tracker.core.engine.effects import StoreSnapshot
 from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, seal
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.limits import TrackerLimits
-from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_snapshot
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 from tests.benchmarks.inputs.shapes import NOW, Shape, batches, offered
 from tests.benchmarks.measure import Run
 from tests.benchmarks.rows import Row, per_index

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.errors import TrackerKey
-from delayed_tracker.storage.codec.codec import encode_snapshot
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
 from delayed_tracker.storage.summary import encode_summary
 from delayed_tracker.storage.testing.contract_tools import create

@@ -26,7 +26,10 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecoverableBucket:
-    """Bucket of the catalogue with its known content: the union of its bits, or one set for each segment."""
+    """Bucket of the catalogue with its known content: the union of its bits, or one set for each segment.
+
+    With the union, a bucket whose leading segments are due in part needs ``due_bits``, too.
+    """
 
     bucket_id: int
     first: Position
@@ -34,6 +37,8 @@ class RecoverableBucket:
     bounds: SegmentBounds
     bits: PositionBitmap | None = None
     segment_bits: Sequence[PositionBitmap] | None = None
+    due_bits: PositionBitmap | None = None
+    """Positions of the leading segments that are wholly due at the cutoff of the recovery."""
     consumed: PositionBitmap = field(default_factory=PositionBitmap)
     snapshot_bytes: int = 0
     seal_number: int | None = None
@@ -157,5 +162,9 @@ def _surviving_bits(bucket: RecoverableBucket, first_segment: int) -> tuple[Posi
     assert bucket.bits is not None
     if first_segment == len(bucket.bounds):
         return bits, bucket.bits.copy()
-    assert first_segment == 0, "a partly due bucket needs its metadata"
-    return bucket.bits.copy(), due
+    bits = bucket.bits.copy()
+    if first_segment:
+        assert bucket.due_bits is not None, "a partly due bucket needs its metadata"
+        due.update(bucket.due_bits)
+        bits.subtract(due)
+    return bits, due
