@@ -179,11 +179,9 @@ def decode_metadata(entry: bytes) -> SnapshotMetadata:
 def _bounds(count: Int64Array, first: int, gaps: Int64Array, spans: Int64Array) -> SegmentBounds:
     if first < 0 or (len(gaps) and min(int(gaps.min()), int(spans.min())) < 0):
         raise _corrupt("deadlines: one is negative, or below the one before")
-    # As floating-point numbers first: a sum of integers would wrap around unseen.
-    if first + float(gaps.astype(np.float64).sum()) + float(spans.astype(np.float64).sum()) > INT63_MAX:
+    ends = np.cumsum(np.append(first, np.stack([gaps, spans], axis=1)))[1:]
+    if bool((ends < 0).any()):  # the first sum above the maximum is negative
         raise _corrupt(f"deadlines: one is above {INT63_MAX}")
-    steps = np.stack([gaps, spans], axis=1).reshape(-1)
-    ends = np.cumsum(steps) + first
     return SegmentBounds(count, ends[0::2].copy(), ends[1::2].copy())
 
 
@@ -198,13 +196,15 @@ def _decode_column(entry: bytes, offset: int, count: int, name: str, *, width_mi
     width, base = _COLUMN.unpack_from(entry, offset)
     offset += _COLUMN.size
     end = offset + (count * width + 7) // 8
-    if not width_min <= width <= 63 or abs(base) > INT63_MAX - (1 << width):
+    if not width_min <= width <= 63 or base < 0:
         raise _corrupt(f"{name}: width {width} and base {base} are out of range")
     if end > len(entry):
         raise _corrupt(f"{name}: {count} values of {width} bits are more than the {len(entry)} bytes")
     if width == 0:
         return np.full(count, base, np.int64), end
     values = kernels.unpack(_words(entry[offset:end]), 0, width, count)
+    if int(values.max(initial=0)) > INT63_MAX - base:
+        raise _corrupt(f"{name}: one is above {INT63_MAX}")
     return values + base, end
 
 

@@ -62,6 +62,5 @@ def copy(
 
 async def _copy(source: str, target: str, progress: Progress, *, pulsar_codec: bool) -> CopyCounts:
     async with opened_storage("--from", source) as one, opened_storage("--to", target, creates=True) as other:
-        if pulsar_codec:
-            one = dataclasses.replace(one, snapshots=RecodedSnapshots(one.snapshots))
-        return await copy_storage(one, other, progress=progress)
+        read = dataclasses.replace(one, snapshots=RecodedSnapshots(one.snapshots)) if pulsar_codec else one
+        return await copy_storage(read, other, progress=progress)
