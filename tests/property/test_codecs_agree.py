@@ -31,8 +31,8 @@ pytestmark = pytest.mark.timeout(3_600)  # thousands of examples take their time
 REQUIRED_SHARES = {
     "pulsar": 0.40,
     "columnar": 0.40,
-    "mixed": 0.10,
-    "merged": 0.10,
+    "mixed": 0.05,
+    "merged": 0.05,
     "delivered": 0.40,
     "restarted": 0.20,
 }
@@ -56,6 +56,8 @@ steps = st.one_of(
     st.tuples(st.just("explain"), st.builds(Position, ledgers, entries)),
     st.tuples(st.just("advance_mark_delete"), st.builds(Position, ledgers, entries)),
     st.tuples(st.just("seal")),
+    st.tuples(st.just("seal")),
+    st.tuples(st.just("restart")),
     st.tuples(st.just("restart")),
 )
 

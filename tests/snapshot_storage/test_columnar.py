@@ -216,7 +216,7 @@ def test_the_segment_of_these_tests_is_sound():
     ],
 )  # fmt: skip
 def test_a_wrong_field_is_named(segment, fault):
-    """What is refused is named with its value, the place of its segment, and the remedy."""
+    """A refusal names the field with its value, the place of its segment, and the remedy."""
     with pytest.raises(SnapshotCorrupt, match=rf"segment 2 of 2: .*(?:{fault}).*; rebuild it from the ledgers"):
         columnar.decode_segments([_one_row(), segment])
 
@@ -295,7 +295,7 @@ def test_metadata_cut_short(at):
     ],
 )
 def test_a_wrong_field_of_metadata_is_named(offset, form, value, fault):
-    """What is refused is named with its value and the remedy."""
+    """A refusal names the field with its value and the remedy."""
     entry = bytearray(EXAMPLE_METADATA)
     struct.pack_into(form, entry, offset, value)
     with pytest.raises(SnapshotCorrupt, match=rf"(?:{fault}).*; rebuild it from the ledgers"):

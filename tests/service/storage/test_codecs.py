@@ -228,7 +228,7 @@ async def test_an_import_is_stored_in_the_codec_of_the_settings(storage, clock):
 
 
 async def test_a_columnar_import_is_refused(registry, clock):
-    """What others send is in Pulsar's codec, as the Spark rebuild writes it."""
+    """Imports come in Pulsar's codec, as the Spark rebuild writes it."""
     given = snapshot((clock.now_ms() + FAR_MS, 10, 1))
     bits = PositionBitmap.of(PositionColumns.of([(10, 1)]))
     metadata = columnar.encode_metadata(cut_segments(np.array([clock.now_ms() + FAR_MS]), step_ms=1, count_max=1), bits)

@@ -9,8 +9,11 @@ import dataclasses
 from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from delayed_tracker.core.rules.segment import SegmentBounds
 from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.storage.codec import pulsar
 from delayed_tracker.storage.codec.codec import SnapshotCodec, codec_of, decode_metadata, decode_segments
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
@@ -141,16 +144,21 @@ class RecodedSnapshots:
         stored = await self._storage.get_bucket_snapshot_metadata(bucket_id)
         if codec_of(stored) is SnapshotCodec.PULSAR:
             return _Recoded(stored, await self._storage.get_bucket_snapshot_length(bucket_id))
-        bounds = (await asyncio.to_thread(decode_metadata, stored)).bounds
+        decoded = await asyncio.to_thread(decode_metadata, stored)
+        bounds, held = decoded.bounds, PositionBitmap()
         metadata = bytearray()
         length = first = 0
         while first < len(bounds):
             last = batch_end(bounds.count, first)
             entries = await self._storage.get_bucket_snapshot_segments(bucket_id, first + 1, last + 1)
-            part, part_bytes = await asyncio.to_thread(_metadata_of, entries, bounds.take(slice(first, last + 1)))
+            part, part_bytes = await asyncio.to_thread(_metadata_of, entries, bounds.take(slice(first, last + 1)), held)
             metadata += part
             length += part_bytes
             first = last + 1
+        if held != decoded.positions():
+            raise SnapshotCorrupt(
+                "its positions are not those of the bitmap in its metadata; rebuild it from the ledgers"
+            )
         self._lengths[bucket_id] = len(metadata) + length
         return _Recoded(bytes(metadata), len(metadata) + length)
 
@@ -162,15 +170,21 @@ def _in_pulsar_codec(entries: Sequence[bytes]) -> list[bytes]:
     ]
 
 
-def _metadata_of(entries: Sequence[bytes], bounds: SegmentBounds) -> tuple[bytes, int]:
-    """Return the metadata of some segments in Pulsar's codec, and the bytes of the segments there.
+def _metadata_of(entries: Sequence[bytes], bounds: SegmentBounds, held: PositionBitmap) -> tuple[bytes, int]:
+    """Return the metadata of some segments in Pulsar's codec, and the bytes of the segments there; add their positions.
 
     Raises:
-        SnapshotCorrupt: they have other rows than their metadata counts.
+        SnapshotCorrupt: they have other rows than their metadata says, or a position for the second time.
     """
     rows = decode_segments(entries)
-    if len(rows) != int(bounds.count.sum()):
+    if len(rows) != int(bounds.count.sum()) or held.add(rows.positions) != len(rows):
         raise SnapshotCorrupt(
-            f"segments have {len(rows)} rows where the metadata counts {int(bounds.count.sum())}; rebuild it from the ledgers"
+            f"segments have {len(rows)} rows, or one of them twice, where the metadata counts {int(bounds.count.sum())}; "
+            "rebuild it from the ledgers"
+        )
+    firsts, lasts = rows.deliver_at_ms[bounds.starts[:-1]], rows.deliver_at_ms[bounds.starts[1:] - 1]
+    if not (np.array_equal(firsts, bounds.min_deliver_at_ms) and np.array_equal(lasts, bounds.max_deliver_at_ms)):
+        raise SnapshotCorrupt(
+            "the deadlines of its segments are not those of its metadata; rebuild it from the ledgers"
         )
     return pulsar.encode_metadata(rows, bounds), sum(map(len, pulsar.encode_segments(rows, bounds)))
