@@ -24,7 +24,8 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
-from delayed_tracker.storage.codec.codec import SnapshotCodec, decode_metadata, decode_segments, encode_snapshot
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_snapshot
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotTooLarge
 from delayed_tracker.storage.maintenance.copying import copy_storage
 from delayed_tracker.storage.maintenance.opening import WholeStorage, opened_storage

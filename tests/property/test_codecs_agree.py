@@ -18,7 +18,8 @@ from delayed_tracker.core.values.verb_results import MessagePlace
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.queries.explain import explain
-from delayed_tracker.storage.codec.codec import SnapshotCodec, codec_of
+from delayed_tracker.storage.codec.codec import codec_of
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.property.coverage import Coverage

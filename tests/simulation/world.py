@@ -18,7 +18,7 @@ from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.service.trackers.importing import SnapshotImport
-from delayed_tracker.storage.codec.codec import SnapshotCodec
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import StorageError
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage

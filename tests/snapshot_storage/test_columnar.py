@@ -15,7 +15,6 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.storage.codec import columnar, pulsar
 from delayed_tracker.storage.codec.codec import (
     MetadataEncoder,
-    SnapshotCodec,
     codec_of,
     decode_metadata,
     decode_segments,
@@ -23,6 +22,7 @@ from delayed_tracker.storage.codec.codec import (
     encode_snapshot,
 )
 from delayed_tracker.storage.codec.snapshot import EncodedSnapshot
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 from tests.snapshot_storage.strategies import seal_rows, sealed
 

@@ -10,8 +10,9 @@ from delayed_tracker.core.rules.seal import FrozenIndexes
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.service.storage.sealing import PreparedSnapshot, prepare
-from delayed_tracker.storage.codec.codec import SnapshotCodec, decode_metadata, decode_segments
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
 from delayed_tracker.storage.codec.snapshot import SnapshotMetadata
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from tests.benchmarks.inputs.shapes import HOUR_MS, NOW, WEEK_MS, Shape, batches, offered
 from tests.benchmarks.measure import Run
 from tests.benchmarks.rows import Row, Unit, per_index

@@ -30,9 +30,10 @@ from delayed_tracker.core.values.columns import IndexColumns, Position, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.pulsar.v1 import bookie_pb2, managed_ledger_pb2
 from delayed_tracker.storage.bookkeeper.log.owners import Owner
-from delayed_tracker.storage.codec.codec import SnapshotCodec, decode_metadata, decode_segments, encode_snapshot
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_snapshot
 from delayed_tracker.storage.codec.log_records import ROWS_MAX, decode_change, encode_change
 from delayed_tracker.storage.codec.pulsar import encode_metadata, encode_segment
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 from delayed_tracker.storage.objects.snapshot_object import TRAILER_BYTES, read_entries, read_index, read_tail
 from delayed_tracker.storage.protocol import LogMark

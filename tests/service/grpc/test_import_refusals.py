@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.storage.codec.codec import SnapshotCodec
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.harness.imports import FAR_MS, entries_of, imported, requests, used, world
 from tests.service.harness.rpc import opened, refused

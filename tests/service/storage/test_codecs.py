@@ -18,7 +18,8 @@ from delayed_tracker.service.queries.explain import explain
 from delayed_tracker.service.queries.verification import SnapshotVerification
 from delayed_tracker.service.trackers.importing import SnapshotImport
 from delayed_tracker.storage.codec import columnar
-from delayed_tracker.storage.codec.codec import SnapshotCodec, codec_of, decode_metadata, decode_segments
+from delayed_tracker.storage.codec.codec import codec_of, decode_metadata, decode_segments
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
 from delayed_tracker.storage.summary import decode_summary
 from tests.service.harness.imports import sent, snapshot

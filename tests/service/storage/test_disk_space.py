@@ -7,7 +7,7 @@ from delayed_tracker.core.rules.seal import FrozenIndexes
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.storage.sealing import prepare
-from delayed_tracker.storage.codec.codec import SnapshotCodec
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.publication import catalogue_entry
 from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.storage.testing.contract_tools import create

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.storage.codec.codec import SnapshotCodec
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 
 NAME_BYTES_MAX = 4_096
 """Topics and subscriptions have 1 to this many bytes of UTF-8."""

@@ -40,7 +40,8 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.ledger.errors import LedgerError, MetadataInvalid
 from delayed_tracker.ledger.metadata.managed_ledger import ManagedLedger, parse_managed_ledger
 from delayed_tracker.ledger.topic_name import TopicName
-from delayed_tracker.storage.codec.codec import SnapshotCodec, codec_of, decode_metadata
+from delayed_tracker.storage.codec.codec import codec_of, decode_metadata
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.storage.maintenance.working import Progress
 from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore

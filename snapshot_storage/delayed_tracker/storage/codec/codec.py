@@ -4,7 +4,6 @@ Snapshots of both codecs stand side by side in one tracker, and a merge reads bo
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 
 from delayed_tracker.core.rules.seal import SealedIndexes
 from delayed_tracker.core.rules.segment import SegmentBounds
@@ -12,20 +11,7 @@ from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.storage.codec import columnar, pulsar
 from delayed_tracker.storage.codec.snapshot import EncodedSnapshot, SnapshotMetadata
-
-
-class SnapshotCodec(StrEnum):
-    """Name of a codec."""
-
-    PULSAR = "pulsar"
-    """PIP-195's protobuf, byte for byte as Pulsar writes it (``pulsar.py``)."""
-    COLUMNAR = "columnar"
-    """Bit-packed columns, in a quarter of the bytes; Pulsar cannot read them (``columnar.py``)."""
-
-    @property
-    def segment_rows_min(self) -> int:
-        """Rows up to which segments are joined (``join_segments``); 1 if each is stored as it is cut."""
-        return columnar.SEGMENT_ROWS_MIN if self is SnapshotCodec.COLUMNAR else 1
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 
 
 def codec_of(entry: bytes) -> SnapshotCodec:

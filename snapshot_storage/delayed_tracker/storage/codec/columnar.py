@@ -2,7 +2,7 @@
 
 Positions of a bucket are mostly consecutive, and its deadlines ascend within a segment: bit-packed, a row of 50,000 over 30
 days takes 34 bits, three of them more than its entropy. A segment has a header of some 16 bytes, so small segments are
-joined (``SEGMENT_ROWS_MIN``). Entry 0 has the bounds of every segment and one bitmap of all positions; PIP-195 has a bitmap
+joined (``SnapshotCodec.segment_rows_min``). Entry 0 has the bounds of every segment and one bitmap of all positions; PIP-195 has a bitmap
 for each segment, which takes as much as the rows do.
 
 Layout. Numbers are little-endian, bits are counted from the lowest of the first byte, varints are protobuf's. The lowest
@@ -39,8 +39,6 @@ from delayed_tracker.storage.codec import columnar_kernels as kernels
 from delayed_tracker.storage.codec.snapshot import SnapshotMetadata, cut
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 
-SEGMENT_ROWS_MIN: Final = 96
-"""Rows up to which segments are joined: the header and the bounds of such a segment take 0.3 bytes a row, of 64 rows 0.4."""
 BOUNDS_BYTES: Final = 6
 """Bytes that the bounds of one segment take in the metadata, some more or less."""
 METADATA_OCTET: Final = 0x0E

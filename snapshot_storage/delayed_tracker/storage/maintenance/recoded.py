@@ -15,7 +15,8 @@ from delayed_tracker.core.rules.segment import SegmentBounds
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.storage.codec import pulsar
-from delayed_tracker.storage.codec.codec import SnapshotCodec, codec_of, decode_metadata, decode_segments
+from delayed_tracker.storage.codec.codec import codec_of, decode_metadata, decode_segments
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
 from delayed_tracker.storage.maintenance.verification import batch_end
 from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, Mark, SnapshotStore, StoredSnapshot

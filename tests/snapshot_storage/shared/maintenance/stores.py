@@ -10,8 +10,9 @@ from delayed_tracker.core.values.changes import Added, OfferedThrough
 from delayed_tracker.core.values.columns import IndexColumns, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.storage.add_log import AddLog, LogAppend
-from delayed_tracker.storage.codec.codec import SnapshotCodec, encode_snapshot
+from delayed_tracker.storage.codec.codec import encode_snapshot
 from delayed_tracker.storage.codec.log_records import encode_change
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.maintenance.opening import WholeStorage
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.memory_log import MemoryAddLog

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from delayed_tracker.storage.codec.codec import SnapshotCodec, codec_of, decode_metadata, decode_segments
+from delayed_tracker.storage.codec.codec import codec_of, decode_metadata, decode_segments
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.storage.maintenance.checking import check_storage
 from delayed_tracker.storage.maintenance.copying import copy_storage

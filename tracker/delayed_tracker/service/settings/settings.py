@@ -25,7 +25,7 @@ from delayed_tracker.service.settings.server import ServerSettings
 from delayed_tracker.service.settings.storage import StorageSettings
 from delayed_tracker.service.settings.telemetry import TelemetrySettings
 from delayed_tracker.service.settings.tls import TlsSettings
-from delayed_tracker.storage.codec.codec import SnapshotCodec
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 
 _POSITION_BYTES = 24
 """Bytes of one position of a batch on the wire: three 64-bit columns."""

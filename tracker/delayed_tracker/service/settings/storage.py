@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.settings.keys import Group, Section, check_order, setting
-from delayed_tracker.storage.codec.codec import SnapshotCodec
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 
 _DAY_MS = 86_400_000
 _INT32_MAX = 2**31 - 1

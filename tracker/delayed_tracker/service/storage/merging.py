@@ -17,7 +17,8 @@ from delayed_tracker.core.rules.segment_cutter import WholeSegments
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.storage.codec.codec import MetadataEncoder, SnapshotCodec, decode_segments, encode_segments
+from delayed_tracker.storage.codec.codec import MetadataEncoder, decode_segments, encode_segments
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
 
 READ_BYTES = 64 * 2**10

@@ -7,8 +7,9 @@ from delayed_tracker.core.engine.effect_results import PiecesStored, SnapshotSto
 from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, in_halves, seal
 from delayed_tracker.core.rules.segment import join_segments
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-from delayed_tracker.storage.codec.codec import SnapshotCodec, encode_snapshot
+from delayed_tracker.storage.codec.codec import encode_snapshot
 from delayed_tracker.storage.codec.snapshot import EncodedSnapshot
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.summary import encode_summary
 
 

@@ -27,9 +27,10 @@ from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.service.trackers.results import Adopted
 from delayed_tracker.storage.codec import columnar
-from delayed_tracker.storage.codec.codec import SnapshotCodec, codec_of
+from delayed_tracker.storage.codec.codec import codec_of
 from delayed_tracker.storage.codec.pulsar import decode_metadata, decode_segments, encode_metadata, encode_segments
 from delayed_tracker.storage.codec.snapshot import SnapshotMetadata
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.publication import catalogue_entry
