@@ -80,7 +80,7 @@ class MetadataEncoder:
 
     @property
     def size(self) -> int:
-        """Bytes of metadata so far; of the columnar codec an estimate, without the bitmap."""
+        """Bytes of metadata so far, to end early what grows too large; of the columnar codec a lower bound."""
         if self._codec is SnapshotCodec.PULSAR:
             return len(self._octets)
         return columnar.BOUNDS_BYTES * sum(map(len, self._bounds))

@@ -39,8 +39,8 @@ from delayed_tracker.storage.codec import columnar_kernels as kernels
 from delayed_tracker.storage.codec.snapshot import SnapshotMetadata, cut
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 
-BOUNDS_BYTES: Final = 6
-"""Bytes that the bounds of one segment take in the metadata, some more or less."""
+BOUNDS_BYTES: Final = 1
+"""Bytes that the bounds of one segment take in the metadata at least: of segments far apart they take six."""
 METADATA_OCTET: Final = 0x0E
 SEGMENT_OCTET: Final = 0x0F
 _KIND_BITS: Final = 7
