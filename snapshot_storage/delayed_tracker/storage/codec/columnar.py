@@ -1,4 +1,4 @@
-"""The columnar codec: snapshots with the meaning of PIP-195's, in a quarter of the bytes.
+"""The columnar codec: snapshots with the meaning of PIP-195's, in a fifth of the bytes.
 
 Positions of a bucket are mostly consecutive, and its deadlines ascend within a segment: bit-packed, a row of 50,000 over 30
 days takes 34 bits, three of them more than its entropy. A segment has a header of some 16 bytes, so small segments are

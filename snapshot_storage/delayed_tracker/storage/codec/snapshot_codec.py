@@ -13,7 +13,7 @@ class SnapshotCodec(StrEnum):
     PULSAR = "pulsar"
     """PIP-195's protobuf, byte for byte as Pulsar writes it (``pulsar.py``)."""
     COLUMNAR = "columnar"
-    """Bit-packed columns, in a quarter of the bytes; Pulsar cannot read them (``columnar.py``)."""
+    """Bit-packed columns, in a fifth of the bytes; Pulsar cannot read them (``columnar.py``)."""
 
     @property
     def segment_rows_min(self) -> int:

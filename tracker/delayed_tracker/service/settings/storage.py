@@ -209,7 +209,7 @@ class StorageSettings(Section):
         SnapshotCodec.PULSAR.value,
         "snapshotCodec",
         Group.STORAGE,
-        "How snapshots are written: pulsar as Pulsar writes them, columnar in a quarter of the bytes. Both are read, side by "
+        "How snapshots are written: pulsar as Pulsar writes them, columnar in a fifth of the bytes. Both are read, side by "
         "side in one tracker, so a change needs nothing else; `delayed-tracker pulsar publish` refuses columnar ones, and an "
         "older program cannot read them.",
         choices={codec.value: codec.value for codec in SnapshotCodec},
