@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
@@ -23,7 +23,7 @@ from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.property.coverage import Coverage
-from tests.property.examples import tracker_examples
+from tests.property.examples import EXAMPLES, tracker_examples
 from tests.property.outcomes import plain
 from tests.service.harness.shell import KEY, TINY, elapse, make_registry, settle
 
@@ -88,14 +88,16 @@ class Service:
         self.log = MemoryAddLog()
         self.leased: list[tuple[int, Position]] = []
 
+    def next_codec(self) -> SnapshotCodec:
+        self.codecs.append(self.codecs.pop(0))
+        return self.codecs[-1]
+
     async def start(self) -> None:
-        codec = self.codecs.pop(0)
-        self.codecs.append(codec)
         self.registry = make_registry(
             self.storage,
             self.clock,
             limits=self.limits,
-            service_limits=ServiceLimits(snapshot_codec=codec),
+            service_limits=ServiceLimits(snapshot_codec=self.next_codec()),
             add_log=self.log,
         )
         await self.registry.start()
@@ -163,7 +165,9 @@ class Service:
         self.host.advance_mark_delete(self.epoch, position)
 
     async def seal(self):
-        return self.host.seal(self.epoch) and None
+        self.host.seal(self.epoch)
+        await settle()
+        self.registry.service_limits.adopt(ServiceLimits(snapshot_codec=self.next_codec()))
 
     async def restart(self):
         self.hits["restarted"] += 1
@@ -206,7 +210,8 @@ def test_codecs_give_the_same_answers() -> None:
     """Adds, polls, acks, cancels, new deadlines and restarts give the same answers over snapshots of any codec."""
     coverage = Coverage(REQUIRED_SHARES)
 
-    @tracker_examples()
+    # A third of the examples of other properties: each is played by four services.
+    @settings(max_examples=max(EXAMPLES, tracker_examples().max_examples // 3))
     @given(limits=bucket_limits, script=st.lists(steps, min_size=8, max_size=16))
     def run(limits: TrackerLimits, script) -> None:
         hits: Counter[str] = Counter()
