@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.cli.exit_codes import ExitCode
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.maintenance.copy_marker import begin_copy
 from delayed_tracker.storage.maintenance.opening import opened_storage
 from delayed_tracker.storage.registry import open_storage
@@ -50,6 +51,26 @@ def test_a_storage_is_copied_checked_and_measured(command, url, tmp_path):
     assert SUBSCRIPTION in ran.out
     assert ", 16 messages remaining\n" in ran.out
     assert "in the add log" in command("storage", "stat", url).out
+
+
+def test_a_copy_in_pulsar_codec(command, tmp_path):
+    """Columnar snapshots become larger on the way; the copy is as sound as any other."""
+    url, copies = (
+        f"sqlite:{tmp_path / 'columnar.db'}",
+        [f"sqlite:{tmp_path / name}" for name in ("as-is.db", "pulsar.db")],
+    )
+
+    async def add(storage) -> None:
+        await add_bucket(storage.snapshots, 1, 200, codec=SnapshotCodec.COLUMNAR)
+
+    asyncio.run(change(url, add))
+    sizes = []
+    for target, options in zip(copies, ([], ["--pulsar-codec"]), strict=True):
+        ran = command("storage", "copy", "--from", url, "--to", target, "--json", *options)
+        assert ran.status == 0, ran.err
+        sizes.append(json.loads(ran.out)["byte_count"])
+        assert json.loads(command("storage", "check", target, "--json").out)["sound"]
+    assert sizes[1] > 2 * sizes[0]
 
 
 def test_answers_for_machines(command, url, tmp_path):

@@ -17,7 +17,7 @@ from delayed_tracker.core.rules.segment import cut_segments
 from delayed_tracker.core.values.columns import IndexColumns, Position
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
-from delayed_tracker.storage.codec.codec import encode_snapshot
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 from tests.bookkeeper.servers.cluster import Cluster as Servers
 
 TOPIC = TopicName.parse("persistent://t/ns/orders")

@@ -18,8 +18,8 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.ledger.errors import SubscriptionNotFound
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from delayed_tracker.storage.add_log import LogAppend
-from delayed_tracker.storage.codec.codec import encode_snapshot
 from delayed_tracker.storage.codec.log_records import encode_change
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 from delayed_tracker.storage.errors import SnapshotConflict
 from delayed_tracker.storage.maintenance.checking import check_storage
 from delayed_tracker.storage.maintenance.opening import WholeStorage

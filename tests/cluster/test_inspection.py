@@ -11,7 +11,7 @@ from delayed_tracker.cluster.cursor_node import BucketProperty
 from delayed_tracker.cluster.inspection import BucketInspector, Fault, Inspection
 from delayed_tracker.cluster.listing import ClusterListing
 from delayed_tracker.ledger.live.throttle import Throttle
-from delayed_tracker.storage.codec.codec import encode_snapshot
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 from tests.cluster.made_cluster import NOW_MS, SUBSCRIPTION, TOPIC, MadeCluster, indexes_of, sealed
 
 pytestmark = pytest.mark.slow

@@ -25,8 +25,11 @@ from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_snapshot
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotTooLarge
-from delayed_tracker.storage.maintenance.opening import opened_storage
+from delayed_tracker.storage.maintenance.copying import copy_storage
+from delayed_tracker.storage.maintenance.opening import WholeStorage, opened_storage
+from delayed_tracker.storage.maintenance.recoded import RecodedSnapshots
 from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
 from delayed_tracker.storage.testing.contract_tools import create
 from tests.bookkeeper.servers.cluster import Cluster
@@ -45,9 +48,11 @@ async def storage(tmp_path: Path) -> AsyncIterator[SnapshotStore]:
         yield whole.snapshots
 
 
-async def store(storage: SnapshotStore, indexes: IndexColumns, seal: int, **fields) -> None:
+async def store(
+    storage: SnapshotStore, indexes: IndexColumns, seal: int, codec: SnapshotCodec = SnapshotCodec.PULSAR, **fields
+) -> None:
     bucket = sealed(indexes)
-    encoded = encode_snapshot(bucket)
+    encoded = encode_snapshot(codec, bucket, PositionBitmap.of(indexes.positions))
     bucket_id = await create(
         storage, encoded.segments, metadata=encoded.metadata, topic=TRACKER[0], cursor=TRACKER[1], epoch=1
     )
@@ -227,6 +232,25 @@ async def test_topics_that_are_refused(made: MadeCluster, storage: SnapshotStore
     await made.topic(TOPIC, {9: 8})
     (result,) = await published(made, storage)
     assert result.index_count == 8
+
+
+async def test_columnar_snapshots_are_refused_until_they_are_copied(
+    made: MadeCluster, storage: SnapshotStore, tmp_path: Path
+):
+    """The error names the bucket, its codec and the remedy, which works: a copy in Pulsar's codec is published."""
+    await made.topic(TOPIC, LEDGERS)
+    await made.cursor([])
+    await store(storage, indexes_of([1, 2]), 1)
+    await store(storage, indexes_of([3, 4]), 2, SnapshotCodec.COLUMNAR)
+    with pytest.raises(InvalidInput, match=r"bucket 2.* columnar codec.*`delayed-tracker storage copy --pulsar-codec`"):
+        await plan_subscription(made.cluster, storage, TRACKER, LIMITS)
+    assert not await properties(made)
+
+    source = WholeStorage("sqlite:here", RecodedSnapshots(storage), None)
+    async with opened_storage("--to", f"sqlite:{tmp_path / 'copy.db'}", creates=True) as target:
+        await copy_storage(source, target, progress=lambda _done, _total: None)
+        await published(made, target.snapshots)
+    assert await all_rows(made) == sorted(indexes_of([1, 2, 3, 4]))
 
 
 async def test_metadata_above_an_entry_are_cut(made: MadeCluster, storage: SnapshotStore, monkeypatch):

@@ -15,7 +15,7 @@ from delayed_tracker.cluster.inspection import BucketInspector, Fault, Inspectio
 from delayed_tracker.cluster.repairing import Repaired, RepairOptions, plan_repair, repair
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
-from delayed_tracker.storage.codec.codec import encode_snapshot
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 from tests.cluster.brokers import ToldTopics, told_topics
 from tests.cluster.made_cluster import NOW_MS, SUBSCRIPTION, TOPIC, MadeCluster, indexes_of, sealed
 

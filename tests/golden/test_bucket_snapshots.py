@@ -14,7 +14,7 @@ from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments
 from delayed_tracker.core.values.columns import IndexColumns, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.snapshot.v1 import snapshot_pb2
-from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_segment, encode_snapshot
+from delayed_tracker.storage.codec.pulsar import decode_metadata, decode_segments, encode_segment, encode_snapshot
 from tests.repository.project_tree import ROOT
 
 PACK = ROOT / "tests" / "data" / "pulsar-a"

@@ -10,7 +10,8 @@ from delayed_tracker.core.engine.effects import StoreSnapshot
 from delayed_tracker.core.rules.seal import seal
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.clock import ManualClock
-from delayed_tracker.storage.codec.codec import decode_metadata, encode_snapshot
+from delayed_tracker.storage.codec.codec import decode_metadata
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.registry import open_storage
 from tests.scenarios.desk import CREATE, Desk

@@ -64,7 +64,7 @@ class DurableWorld(DurableDispatcher):
             SharedByProcesses(self.storage),
             self.clock,
             limits=self.limits,
-            service_limits=self.service_limits,
+            service_limits=replace(self.service_limits, snapshot_codec=self.next_codec()),
             seed=self.random.randrange(2**32),
             add_log=SharedByProcesses(self.log),
             log_is_apart=self.log_is_apart,

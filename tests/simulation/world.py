@@ -18,6 +18,7 @@ from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.service.trackers.importing import SnapshotImport
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import StorageError
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
@@ -41,6 +42,8 @@ class World:
     def __init__(self, seed, kind=TrackerKind.BUCKET):
         self.seed = seed
         self.random = random.Random(seed)
+        # On its own, so that the course of events does not depend on it: each process writes with one of the codecs.
+        self.codecs = random.Random(seed)
         self.trace = []
         strict = self.random.random() < 0.5
         self.limits = replace(
@@ -67,6 +70,9 @@ class World:
     def note(self, *event):
         self.trace.append((self.clock.now_ms(), *event))
 
+    def next_codec(self):
+        return self.codecs.choice(list(SnapshotCodec))
+
     # -- the service -------------------------------------------------------------------------------------------------
 
     async def start(self):
@@ -74,7 +80,7 @@ class World:
             self.storage,
             self.clock,
             limits=self.limits,
-            service_limits=ServiceLimits(leased_positions_max=60),
+            service_limits=ServiceLimits(leased_positions_max=60, snapshot_codec=self.next_codec()),
             seed=self.seed,
         )
         self.metrics = ServiceMetrics(self.registry, version="1")

@@ -15,7 +15,7 @@ from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, IndexCo
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.snapshot.v1 import snapshot_pb2
-from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_segment, encode_snapshot
+from delayed_tracker.storage.codec.pulsar import decode_metadata, decode_segments, encode_segment, encode_snapshot
 from delayed_tracker.storage.errors import SnapshotCorrupt
 from tests.snapshot_storage.strategies import indexes, rows, seal_rows, sealed
 

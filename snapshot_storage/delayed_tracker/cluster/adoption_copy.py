@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from delayed_tracker.cluster.adopted import GONE_OR_DAMAGED, AdoptedSubscription, AdoptionOptions, BucketSource, LeftOut
 from delayed_tracker.core.values.columns import Position
-from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadata
+from delayed_tracker.storage.codec.codec import decode_metadata
+from delayed_tracker.storage.codec.snapshot import SnapshotMetadata
 from delayed_tracker.storage.maintenance.checking import StoredSnapshotReader
 from delayed_tracker.storage.maintenance.claiming import Attempt, Claimed
 from delayed_tracker.storage.maintenance.entry_digest import EntryDigest

@@ -7,7 +7,8 @@ from typing import Final
 from delayed_tracker.bookkeeper.reading.reader import LedgerReader
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.ledger.live.throttle import Throttle
-from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadata, decode_segments
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
+from delayed_tracker.storage.codec.snapshot import SnapshotMetadata
 from delayed_tracker.storage.errors import SnapshotNotFound
 
 _THREAD_BYTES_MIN: Final = 64 * 1024

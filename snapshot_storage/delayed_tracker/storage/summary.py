@@ -42,25 +42,28 @@ class BucketSummary:
     """Positions of all segments; owned by the caller."""
     snapshot_bytes: int
 
+    def encoded(self) -> bytes:
+        """Return the bytes that :func:`decode_summary` reads: about nine for each group of segments, and the bitmap."""
+        groups, bounds = self.groups, self.groups.bounds
+        return b"".join(
+            (
+                _HEADER.pack(SUMMARY_VERSION, groups.segment_count, self.snapshot_bytes),
+                _EACH.pack(groups.each),
+                _encode_column(bounds.count),
+                _encode_column(bounds.max_deliver_at_ms - bounds.min_deliver_at_ms),
+                _encode_column(bounds.min_deliver_at_ms),
+                self.bits.serialize(),
+            )
+        )
+
 
 def encode_summary(segments: SegmentBounds, bits: PositionBitmap, snapshot_bytes: int) -> bytes:
-    """Return the bytes that :func:`decode_summary` reads: about nine for each group of segments, and the bitmap."""
-    groups = SegmentGroups.of(segments)
-    bounds = groups.bounds
-    return b"".join(
-        (
-            _HEADER.pack(SUMMARY_VERSION, len(segments), snapshot_bytes),
-            _EACH.pack(groups.each),
-            _encode_column(bounds.count),
-            _encode_column(bounds.max_deliver_at_ms - bounds.min_deliver_at_ms),
-            _encode_column(bounds.min_deliver_at_ms),
-            bits.serialize(),
-        )
-    )
+    """Return the summary of a bucket with these segments, encoded."""
+    return BucketSummary(SegmentGroups.of(segments), bits, snapshot_bytes).encoded()
 
 
 def decode_summary(stored: bytes) -> BucketSummary:
-    """Return the summary that :func:`encode_summary` wrote.
+    """Return the summary that :meth:`BucketSummary.encoded` wrote.
 
     Raises:
         StorageFormatUnsupported: a newer version wrote it.

@@ -1,12 +1,20 @@
 """The recovery plan, bucket by bucket; and a tracker that continues from a plan."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments, StoreSnapshot
-from delayed_tracker.core.rules.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
+from delayed_tracker.core.rules.recovery import (
+    RecoverableBucket,
+    RecoveryPlan,
+    leading_due_groups,
+    needs_metadata,
+    plan_recovery,
+)
 from delayed_tracker.core.rules.seal import SealedIndexes
 from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments
 from delayed_tracker.core.rules.segment_groups import SegmentGroups
@@ -429,3 +437,24 @@ def test_foreign_segments_out_of_time_order_come_in_time():
         shell.core.check()
         assert shell.drain() == [(5_000, 1, 0), (7_000, 1, 3), (9_000, 1, 1)]
         assert not shell.core.replay_required
+
+
+def test_a_partly_due_bucket_with_one_bitmap_needs_the_positions_that_are_due():
+    """The positions of due segments leave the bitmap of all, as they do where each segment has its own."""
+    by_segment = bucket(1, [(1_000, 1, 0), (1_001, 1, 4), (9_000, 1, 1), (20_000, 1, 2)])
+    cutoff_ms = 9_500
+    due = PositionBitmap()
+    for bits in by_segment.segment_bits[: leading_due_groups(by_segment.groups, cutoff_ms)]:
+        due.update(bits)
+    as_one = replace(by_segment, segment_bits=None, bits=bucket_bits(by_segment), due_bits=due)
+    assert due
+    plans = [plan(one, cutoff_ms=cutoff_ms) for one in (by_segment, as_one)]
+    assert kept(plans[0]) == kept(plans[1]) == {1: [(1, 2)]}
+    assert plans[0].due_skipped_count == plans[1].due_skipped_count == 3
+
+
+def bucket_bits(one: RecoverableBucket) -> PositionBitmap:
+    bits = PositionBitmap()
+    for segment in one.segment_bits or ():
+        bits.update(segment)
+    return bits

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments
+from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments, join_segments
 from delayed_tracker.core.values.columns import INT63_MAX
 
 Bounds = list[tuple[int, int, int]]
@@ -105,3 +105,36 @@ def test_the_earliest_deadline_still_to_come_is_known_for_each_segment(first_ms)
     assert bounds.earliest_from.tolist() == [min(first_ms[number:]) for number in range(len(first_ms))]
     if first_ms == sorted(first_ms):
         assert bounds.earliest_from is column
+
+
+def join_one_by_one(bounds: Bounds, *, rows_min: int, count_max: int) -> Bounds:
+    """Join each segment to the one before while that is small, and both together are not too large."""
+    joined: Bounds = []
+    for count, least, most in bounds:
+        if joined and joined[-1][0] < rows_min and (count_max == -1 or joined[-1][0] + count <= count_max):
+            joined[-1] = (joined[-1][0] + count, joined[-1][1], most)
+        else:
+            joined.append((count, least, most))
+    return joined
+
+
+@given(
+    st.lists(st.integers(0, 60), max_size=60),
+    st.integers(1, 20),
+    st.sampled_from([-1, 1, 2, 3, 7]),
+    st.integers(1, 12),
+)
+def test_small_segments_are_joined_one_by_one(deadlines, step_ms, count_max, rows_min):
+    """Segments grow until they have enough rows; none grows above the maximum, and every row stays."""
+    bounds = cut_segments(np.array(sorted(deadlines), np.int64), step_ms=step_ms, count_max=count_max)
+    joined = rows_of(join_segments(bounds, rows_min=rows_min, count_max=count_max))
+    assert joined == join_one_by_one(rows_of(bounds), rows_min=rows_min, count_max=count_max)
+    assert sum(count for count, _, _ in joined) == len(deadlines)
+    if count_max == -1:
+        assert all(count >= rows_min for count, _, _ in joined[:-1])
+
+
+def test_one_row_is_enough_by_default():
+    """A codec whose segments have no price of their own gets the bounds back as they are."""
+    bounds = cut_segments(np.array([1, 20, 30]), step_ms=10, count_max=-1)
+    assert join_segments(bounds, rows_min=1, count_max=-1) is bounds

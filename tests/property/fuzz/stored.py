@@ -16,6 +16,7 @@ from delayed_tracker.bookkeeper.wire.replies import Reply, Status, good_body, pa
 from delayed_tracker.bookkeeper.wire.requests import AddRequests, ReadRequests, reply_header
 from delayed_tracker.cluster.cursor_node import CursorNode
 from delayed_tracker.cluster.errors import ClusterNodeInvalid
+from delayed_tracker.core.rules.seal import SealedIndexes
 from delayed_tracker.core.rules.segment import cut_segments
 from delayed_tracker.core.values.changes import (
     Added,
@@ -29,8 +30,10 @@ from delayed_tracker.core.values.columns import IndexColumns, Position, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.pulsar.v1 import bookie_pb2, managed_ledger_pb2
 from delayed_tracker.storage.bookkeeper.log.owners import Owner
-from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_metadata, encode_segment
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_snapshot
 from delayed_tracker.storage.codec.log_records import ROWS_MAX, decode_change, encode_change
+from delayed_tracker.storage.codec.pulsar import encode_metadata, encode_segment
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 from delayed_tracker.storage.objects.snapshot_object import TRAILER_BYTES, read_entries, read_index, read_tail
 from delayed_tracker.storage.protocol import LogMark
@@ -82,9 +85,7 @@ def small_change(octets: bytes) -> bytes:
 
 
 def summaries() -> list[bytes]:
-    bits = PositionBitmap()
-    for segment in decode_metadata(encode_metadata(ROWS, BOUNDS)).segment_bits:
-        bits.update(segment)
+    bits = decode_metadata(encode_metadata(ROWS, BOUNDS)).positions()
     return [encode_summary(BOUNDS, bits, 2_000)]
 
 
@@ -223,9 +224,21 @@ def buckets() -> tuple[list[bytes], list[bytes]]:
     return [octets for entry, octets in small if not entry][:20], [octets for entry, octets in small if entry][:20]
 
 
+def columnar_entries() -> list[bytes]:
+    """Return metadata, then segments, of one ledger and of several."""
+    snapshot = encode_snapshot(
+        SnapshotCodec.COLUMNAR,
+        SealedIndexes(ROWS, BOUNDS, Position(5, 0), Position(8, 39)),
+        PositionBitmap.of(POSITIONS),
+    )
+    return [snapshot.metadata, *snapshot.segments]
+
+
 DECODERS = (
-    Decoder("segment of a snapshot", lambda octets: decode_segments([octets]), (SnapshotCorrupt,), lambda: [encode_segment(ROWS), *buckets()[1]]),
-    Decoder("metadata of a snapshot", decode_metadata, (SnapshotCorrupt,), lambda: [encode_metadata(ROWS, BOUNDS), *buckets()[0]]),
+    Decoder("segment of a snapshot", lambda octets: decode_segments([octets]), DAMAGE, lambda: [encode_segment(ROWS), *buckets()[1]]),
+    Decoder("metadata of a snapshot", decode_metadata, DAMAGE, lambda: [encode_metadata(ROWS, BOUNDS), *buckets()[0]]),
+    Decoder("columnar segment", lambda octets: decode_segments([octets]), DAMAGE, lambda: columnar_entries()[1:]),
+    Decoder("columnar metadata", decode_metadata, DAMAGE, lambda: columnar_entries()[:1]),
     Decoder("summary of a bucket", decode_summary, DAMAGE, summaries),
     Decoder("record of the add log", decode_change, DAMAGE, changes, small_change),
     Decoder("catalogue document", decode_document, DAMAGE, documents, resealed_document),

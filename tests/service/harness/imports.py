@@ -9,7 +9,7 @@ from delayed_tracker.client.queues.importing import SnapshotToImport, import_hea
 from delayed_tracker.core.rules.seal import SealedIndexes
 from delayed_tracker.core.rules.segment import cut_segments
 from delayed_tracker.core.values.columns import IndexColumns, Position
-from delayed_tracker.storage.codec.codec import encode_snapshot
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.harness.rpc import REF, add, poll, stats_of
 from tests.service.harness.shell import KEY, elapse, settle

@@ -75,6 +75,7 @@ def test_every_limit_of_the_service_can_be_configured():
         "storage_attempts_max": 23,
         "storage_backoff_ms": 24,
         "snapshot_metadata_bytes_max": 2_500,
+        "snapshot_codec": "columnar",
         "worker_threads": 26,
         "metrics_trackers_max": 27,
     }

@@ -22,7 +22,8 @@ from delayed_tracker.service.instruments.instruments import Instruments
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.runner import EffectRunner
-from delayed_tracker.storage.codec.codec import decode_segments, encode_snapshot
+from delayed_tracker.storage.codec.codec import decode_segments
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
 from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.registry import open_storage

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.storage.errors import SnapshotCorrupt
-from delayed_tracker.storage.sqlite.blocks import entries_of, rows_of
+from delayed_tracker.storage.sqlite.blocks import LastPage, entries_of, rows_of
 from delayed_tracker.storage.sqlite.schema import ENTRY_BITS
 
 BASE = 7 << ENTRY_BITS
@@ -71,3 +71,27 @@ def test_a_missing_row_is_corrupt(kept):
         entries_of([rows[number] for number in kept], BASE, BASE + 5)
     with pytest.raises(SnapshotCorrupt, match="bucket 7"):
         entries_of(rows[:2], BASE + 4, BASE + 5)
+
+
+@given(st.lists(sizes, min_size=1, max_size=4), st.integers(1, 100), st.integers(1, 200))
+def test_rows_that_fill_the_last_page_come_back(snapshots, block_bytes, page_bytes):
+    """Whatever the estimate of the last page, blocks keep to their limit and every snapshot comes back."""
+    last_page = LastPage(page_bytes)
+    for number, lengths in enumerate(snapshots):
+        base = (number + 1) << ENTRY_BITS
+        entries = [bytes([number]) * length for length in lengths]
+        rows = list(rows_of(entries, base, block_bytes, last_page))
+        assert entries_of(rows, base, base + len(entries) - 1) == entries
+        assert all(len(row[2]) + len(row[3]) <= block_bytes for row in rows if row[3] is not None)
+
+
+def test_the_first_block_takes_what_the_page_has_left():
+    """Metadata and the first block share a page, and so does the end of a snapshot with the next one."""
+    last_page = LastPage(1_000)
+    entries = [b"m" * 300, *[b"s" * 56] * 20]
+    first = [row[0] - BASE for row in rows_of(entries, BASE, 1_000, last_page)]
+    # 300 and 40 bytes leave 660: eleven entries of 60. The other nine take 540 and 40 of the next page.
+    assert first == [0, 1, 12]
+    following = BASE + (1 << ENTRY_BITS)
+    # Metadata and 40 bytes of its row leave 80 bytes of that page: one entry.
+    assert [row[0] - following for row in rows_of(entries, following, 1_000, last_page)] == [0, 1, 2, 18]

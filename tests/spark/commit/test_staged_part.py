@@ -10,7 +10,7 @@ from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.spark.commit.staged_part import PartWriter, StagedPart, open_part
 from delayed_tracker.spark.errors import StagedWorkInvalid
-from delayed_tracker.storage.codec.codec import encode_snapshot
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 
 STEP_MS, COUNT_MAX = 100, 4
 

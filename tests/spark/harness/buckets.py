@@ -6,6 +6,7 @@ from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.storage.codec.codec import encode_snapshot
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
 from delayed_tracker.storage.summary import encode_summary
 from delayed_tracker.storage.testing.contract_tools import create
@@ -22,14 +23,15 @@ async def store_bucket(
     seal_number: int | None,
     consumed: Sequence[Place] = (),
     with_summary: bool = True,
+    codec: SnapshotCodec = SnapshotCodec.PULSAR,
 ) -> CatalogueEntry:
     """Store the snapshot of a bucket with these deadlines by position; return its catalogue entry."""
     sealed = sealed_of([(deadline, *place) for place, deadline in deadlines.items()])
-    encoded = encode_snapshot(sealed)
+    bits = PositionBitmap.of(sealed.indexes.positions)
+    encoded = encode_snapshot(codec, sealed, bits)
     bucket_id = await create(
         storage, encoded.segments, metadata=encoded.metadata, topic=key.topic, cursor=key.subscription
     )
-    bits = PositionBitmap.of(sealed.indexes.positions)
     return CatalogueEntry(
         bucket_id,
         sealed.first,

@@ -12,6 +12,7 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.spark.schema import SNAPSHOT_SCHEMA
 from delayed_tracker.spark.snapshots.snapshot_options import parse_snapshot_options
 from delayed_tracker.spark.snapshots.snapshot_reader import DelayedSnapshotsReader
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import UnknownStorageScheme
 from delayed_tracker.storage.registry import open_storage
 from tests.spark.harness.buckets import store_bucket
@@ -24,11 +25,17 @@ EVENTS = TrackerKey("persistent://lab/main/events", "workers")
 
 
 async def write(url: str) -> dict[str, int]:
-    """Store two trackers, one with a position in two buckets; return the bucket ids."""
+    """Store two trackers, one with a position in two buckets of different codecs; return the bucket ids."""
     storage = open_storage(url)
     await storage.start()
     try:
-        old = await store_bucket(storage, ORDERS, {(1, entry): 50 * entry for entry in range(100)}, seal_number=1)
+        old = await store_bucket(
+            storage,
+            ORDERS,
+            {(1, entry): 50 * entry for entry in range(100)},
+            seal_number=1,
+            codec=SnapshotCodec.COLUMNAR,
+        )
         new = await store_bucket(storage, ORDERS, {(1, 7): 9_000, (2, 0): 9_001}, seal_number=2, consumed=[(2, 0)])
         other = await store_bucket(storage, EVENTS, {(3, 0): 10}, seal_number=None)
         await storage.replace(*ORDERS, remove=(), add=[old, new], epoch=1)

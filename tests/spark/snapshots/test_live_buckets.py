@@ -13,6 +13,7 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.spark.snapshots import live_buckets as planning
 from delayed_tracker.spark.snapshots.live_buckets import TrackerBuckets, live_buckets, read_rows
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.memory import MemoryStorage
 from tests.service.harness.shell import KEY
 from tests.spark.harness.buckets import Place, store_bucket
@@ -26,6 +27,7 @@ class Bucket:
     seal_number: int
     consumed: list[Place]
     with_summary: bool
+    codec: SnapshotCodec
 
 
 buckets = st.lists(
@@ -35,6 +37,7 @@ buckets = st.lists(
         st.integers(1, 1_000),
         st.lists(places, max_size=6),
         st.booleans(),
+        st.sampled_from(SnapshotCodec),
     ),
     max_size=5,
     unique_by=lambda bucket: bucket.seal_number,
@@ -68,6 +71,7 @@ def test_rows_are_what_a_tracker_would_hand_out(given_buckets, mark_delete, piec
                 seal_number=bucket.seal_number,
                 consumed=bucket.consumed,
                 with_summary=bucket.with_summary,
+                codec=bucket.codec,
             )
             for bucket in given_buckets
         ]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 
 NAME_BYTES_MAX = 4_096
 """Topics and subscriptions have 1 to this many bytes of UTF-8."""
@@ -82,6 +83,8 @@ class ServiceLimits:
     """Pause before the second attempt. It doubles with each further attempt, with jitter."""
     snapshot_metadata_bytes_max: int = 4 * 2**20
     """Largest metadata of a merged snapshot, because the entries of a storage have a size limit."""
+    snapshot_codec: SnapshotCodec = SnapshotCodec.PULSAR
+    """Codec of the snapshots that are written; those of both are read."""
     worker_threads: int = 2
     """Threads that seal, encode and decode."""
     labelled_trackers_max: int = 1_000
@@ -91,7 +94,7 @@ class ServiceLimits:
         """Refuse values with which the service cannot work."""
         for name in self.__slots__:
             value, minimum = getattr(self, name), 0 if name in _MAY_BE_ZERO else 1
-            if value < minimum:
+            if isinstance(value, int) and value < minimum:
                 raise InvalidInput(name, value, f"give {minimum} or more")
         if self.lease_default_ms > self.lease_max_ms:
             raise InvalidInput("lease_default_ms", self.lease_default_ms, f"give at most {self.lease_max_ms}")

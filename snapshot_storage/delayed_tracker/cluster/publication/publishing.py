@@ -41,7 +41,8 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.ledger.errors import LedgerError, MetadataInvalid
 from delayed_tracker.ledger.metadata.managed_ledger import ManagedLedger, parse_managed_ledger
 from delayed_tracker.ledger.topic_name import TopicName
-from delayed_tracker.storage.codec.codec import decode_metadata
+from delayed_tracker.storage.codec.codec import codec_of, decode_metadata
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.storage.maintenance.working import Progress
 from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
@@ -81,7 +82,7 @@ async def plan_subscription(
     Raises:
         TopicNotFound, SubscriptionNotFound: the cluster does not have it.
         TopicTerminated: its cursors cannot be changed safely.
-        InvalidInput: the storage has positions of ledgers that the topic does not have.
+        InvalidInput: the storage has positions of ledgers that the topic does not have, or columnar snapshots.
         SnapshotCorrupt, SnapshotNotFound: something of the storage cannot be read.
         ClusterNodeInvalid: a node is damaged.
         StorageUnavailable, BookKeeperError: try again.
@@ -236,7 +237,17 @@ class _GroupWriter:
 
 async def _recoverable(storage: SnapshotStore, entry: CatalogueEntry) -> RecoverableBucket:
     """Return an entry of the catalogue with the positions that its snapshot has."""
-    metadata = decode_metadata(await storage.get_bucket_snapshot_metadata(entry.bucket_id))
+    stored = await storage.get_bucket_snapshot_metadata(entry.bucket_id)
+    codec = codec_of(stored)
+    if codec is not SnapshotCodec.PULSAR:
+        # What is published stays readable for Pulsar in every step; the conversion is a copy, which is verified.
+        raise InvalidInput(
+            "--from",
+            f"bucket {entry.bucket_id}",
+            f"its snapshot has the {codec} codec, which Pulsar cannot read; set snapshotCodec=pulsar, stop the service, copy "
+            "the storage with `delayed-tracker storage copy --pulsar-codec`, and publish from the copy",
+        )
+    metadata = decode_metadata(stored)
     bits = metadata.positions()
     try:
         consumed = PositionBitmap.deserialize(entry.consumed)

@@ -12,7 +12,8 @@ from delayed_tracker.cluster.publication.ledger_ranges import LedgerRange, Sourc
 from delayed_tracker.core.rules.merge_streams import StreamMerge
 from delayed_tracker.core.rules.segment_cutter import WholeSegments
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.storage.codec.codec import decode_segments, encode_metadata, encode_segments
+from delayed_tracker.storage.codec.codec import decode_segments
+from delayed_tracker.storage.codec.pulsar import encode_metadata, encode_segments
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotTooLarge
 from delayed_tracker.storage.maintenance.verification import batch_end
 from delayed_tracker.storage.protocol import BucketSnapshotStorage

@@ -1,224 +1,103 @@
-"""PIP-195 snapshots as bytes: entry 0 holds the metadata, entries 1..n one segment each; byte-equal to Pulsar's.
+"""The codecs of snapshots: one to write with, chosen by name; readers tell them apart by the first byte of each entry.
 
-Pure, with compiled loops. A bucket is encoded in one pass over its columns and then sliced: at 27 indexes a segment,
-the cost per segment dominates. A row written by Pulsar or by this codec is eight varint tokens (``0A len 08 timestamp
-10 ledger 18 entry``), and concatenated segments are one valid segment, so any number of them is decoded in one pass.
-Rows of any other valid form (fields in another order, unknown fields, longer varints) go through the generated class, a
-segment at a time.
-
-Source: PIP-195 ``DelayedMessageIndexBucketMetadata.proto`` and ``DelayedMessageIndexBucketSegment.proto``. Map keys are
-written ascending and bitmaps run-optimised, which reproduces what Pulsar 4.2 stores.
+Snapshots of both codecs stand side by side in one tracker, and a merge reads both.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
 
-import numpy as np
-from google.protobuf.message import DecodeError
-from pyroaring import BitMap
-
-from delayed_tracker.core.kernels.compiled import position_order_in_segments
 from delayed_tracker.core.rules.seal import SealedIndexes
 from delayed_tracker.core.rules.segment import SegmentBounds
-from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Int64Array
-from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-from delayed_tracker.snapshot.v1 import snapshot_pb2
-from delayed_tracker.storage.codec.kernels import READ_AHEAD_BYTES, decode_rows, encode_rows, encode_segment_metadata
-from delayed_tracker.storage.errors import SnapshotCorrupt
-
-_COPIED_BYTES: Final = 512 * 2**10
-"""Bytes to copy in one call; a copy of a million indexes would stop all other Python threads for 10 ms."""
+from delayed_tracker.storage.codec import columnar, pulsar
+from delayed_tracker.storage.codec.snapshot import EncodedSnapshot, SnapshotMetadata
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedSnapshot:
-    """A bucket in encoded form."""
-
-    metadata: bytes
-    segments: Sequence[bytes]
-    """One entry for each segment, in time order."""
-    length: int
-    """Bytes of metadata and segments together."""
-
-    @property
-    def largest_entry(self) -> int:
-        """Bytes of the largest entry. O(segments)."""
-        return max(len(self.metadata), max(map(len, self.segments), default=0))
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotMetadata:
-    """Content of entry 0 of a snapshot: its segments without their rows."""
-
-    bounds: SegmentBounds
-    segment_bits: list[PositionBitmap]
-    """Positions of each segment; owned by the caller."""
-
-    def positions(self) -> PositionBitmap:
-        """Return the positions of all segments, owned by the caller. O(bitmaps)."""
-        bits = PositionBitmap()
-        for segment in self.segment_bits:
-            bits.update(segment)
-        return bits
-
-
-def encode_snapshot(sealed: SealedIndexes) -> EncodedSnapshot:
-    """Encode a sealed bucket as Pulsar stores it.
-
-    Raises:
-        InvariantViolation: a segment holds a position twice (a bug of the caller).
-    Cost: O(n).
-    """
-    segments = encode_segments(sealed.indexes, sealed.bounds)
-    metadata = encode_metadata(sealed.indexes, sealed.bounds)
-    return EncodedSnapshot(metadata, segments, len(metadata) + sum(map(len, segments)))
-
-
-def encode_segments(indexes: IndexColumns, bounds: SegmentBounds) -> list[bytes]:
-    """Return one entry for each segment, in one pass over the rows. O(n)."""
-    octets, offsets = encode_rows(*_contiguous(indexes), bounds.starts)
-    places = offsets.tolist()
-    segments: list[bytes] = []
-    while len(segments) < len(bounds):
-        first, begin = len(segments), places[len(segments)]
-        end = max(first + 1, bisect_right(places, begin + _COPIED_BYTES) - 1)
-        rows = octets[begin : places[end]].tobytes()
-        segments += [rows[start - begin : stop - begin] for start, stop in pairwise(places[first : end + 1])]
-    return segments
-
-
-def encode_segment(indexes: IndexColumns) -> bytes:
-    """Return one segment with the rows in the order given. O(n)."""
-    octets, _ = encode_rows(*_contiguous(indexes), np.empty(0, np.int64))
-    return octets.tobytes()
-
-
-def encode_metadata(indexes: IndexColumns, bounds: SegmentBounds) -> bytes:
-    """Return entry 0: for each segment its bitmaps by ledger, then its last and its first deadline.
-
-    The concatenated entries of consecutive segments are the entry of all of them.
-
-    Raises:
-        InvariantViolation: a segment holds a position twice (a bug of the caller).
-    Cost: O(n).
-    """
-    _, ledger_id, entry_id = _contiguous(indexes)
-    starts = bounds.starts
-    order = position_order_in_segments(ledger_id, entry_id, starts)
-    octets, repeat = encode_segment_metadata(
-        ledger_id[order],
-        entry_id[order],
-        starts,
-        np.ascontiguousarray(bounds.min_deliver_at_ms),
-        np.ascontiguousarray(bounds.max_deliver_at_ms),
-    )
-    if repeat >= 0:
-        raise InvariantViolation("a segment to encode holds a position twice")
-    return octets.tobytes()
-
-
-def _contiguous(indexes: IndexColumns) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the three columns as C-contiguous arrays; copies only those that are not."""
-    return (
-        np.ascontiguousarray(indexes.deliver_at_ms),
-        np.ascontiguousarray(indexes.ledger_id),
-        np.ascontiguousarray(indexes.entry_id),
-    )
-
-
-def decode_segments(entries: Sequence[bytes]) -> IndexColumns:
-    """Return the rows of any number of segments, in stored order.
-
-    Args:
-        entries: stored segments (entries 1..n of a snapshot); may be empty.
-    Raises:
-        SnapshotCorrupt: an entry is not a segment, or has a value out of range; names the entry by its place in
-            ``entries``.
-    Cost: O(bytes); about ten times more for entries whose rows are not in the usual form.
-    """
-    octets = np.frombuffer(b"".join((*entries, bytes(READ_AHEAD_BYTES))), np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, entries), np.int64, len(entries)))
-    parts = []
-    first = 0
-    while first < len(entries):
-        *columns, stop = decode_rows(octets, ends, first)
-        parts.append(IndexColumns(*columns))
-        if stop < len(entries):
-            parts.append(_decode_any(entries[stop], f"segment {stop + 1} of {len(entries)}"))
-        first = stop + 1
-    return IndexColumns.concat(parts)
-
-
-def _decode_any(entry: bytes, where: str) -> IndexColumns:
-    """Return the rows of one segment in any valid form."""
-    message = snapshot_pb2.SnapshotSegment()
-    _parse(message, entry, where)
-    rows = message.indexes
-    return IndexColumns(
-        _in_range([row.timestamp for row in rows], INT63_MAX, f"{where}: timestamp"),
-        _in_range([row.ledger_id for row in rows], INT63_MAX, f"{where}: ledger_id"),
-        _in_range([row.entry_id for row in rows], ENTRY_ID_MAX, f"{where}: entry_id"),
-    )
+def codec_of(entry: bytes) -> SnapshotCodec:
+    """Return the codec of an entry, metadata or segment."""
+    return SnapshotCodec.COLUMNAR if columnar.is_columnar(entry) else SnapshotCodec.PULSAR
 
 
 def decode_metadata(entry: bytes) -> SnapshotMetadata:
-    """Decode entry 0 of a snapshot, with map keys in any order.
+    """Decode entry 0 of a snapshot of any codec.
 
     Raises:
-        SnapshotCorrupt: the bytes are not metadata, or hold an invalid bitmap or a value out of range.
-    Cost: O(bytes), with a bitmap object for each segment and ledger.
+        SnapshotCorrupt: the bytes are not metadata, or have an invalid bitmap or a value out of range.
+        StorageFormatUnsupported: a newer program wrote it.
     """
-    message = snapshot_pb2.SnapshotMetadata()
-    _parse(message, entry, "snapshot metadata")
-    segments = message.metadata_list
-    segment_bits = []
-    for number, segment in enumerate(segments, 1):
-        bitmaps = {}
-        for ledger, encoded in segment.delayed_index_bit_map.items():
-            where = f"snapshot metadata, segment {number}, ledger {ledger}"
-            if ledger > INT63_MAX:
-                raise SnapshotCorrupt(f"{where}: ledger ids go up to {INT63_MAX}; rebuild it from the ledgers")
-            bitmaps[ledger] = _bitmap(encoded, where)
-        segment_bits.append(PositionBitmap.from_bitmaps(bitmaps))
-    least = _in_range([segment.min_schedule_timestamp for segment in segments], INT63_MAX, "min_schedule_timestamp")
-    most = _in_range([segment.max_schedule_timestamp for segment in segments], INT63_MAX, "max_schedule_timestamp")
-    if bool((least > most).any()):
-        number = int(np.argmax(least > most))
-        raise SnapshotCorrupt(
-            f"snapshot metadata, segment {number + 1}: min_schedule_timestamp {least[number]} is above "
-            f"max_schedule_timestamp {most[number]}; rebuild it from the ledgers"
-        )
-    count = np.fromiter(map(len, segment_bits), np.int64, len(segment_bits))
-    return SnapshotMetadata(SegmentBounds(count, least, most), segment_bits)
+    return columnar.decode_metadata(entry) if columnar.is_columnar(entry) else pulsar.decode_metadata(entry)
 
 
-def _parse(message: snapshot_pb2.SnapshotSegment | snapshot_pb2.SnapshotMetadata, entry: bytes, where: str) -> None:
-    try:
-        message.ParseFromString(entry)
-    except DecodeError as error:
-        raise SnapshotCorrupt(f"{where}: {len(entry)} bytes do not decode; rebuild it from the ledgers") from error
-    if not message.IsInitialized():
-        raise SnapshotCorrupt(f"{where}: a required field is missing; rebuild it from the ledgers")
+def decode_segments(entries: Sequence[bytes]) -> IndexColumns:
+    """Return the rows of any number of segments of one snapshot of any codec, in stored order.
+
+    Raises:
+        SnapshotCorrupt: an entry is not a segment of the codec of the first, or has a value out of range; names the entry
+            by its place in ``entries``.
+        StorageFormatUnsupported: a newer program wrote it.
+    """
+    if entries and columnar.is_columnar(entries[0]):
+        return columnar.decode_segments(entries)
+    return pulsar.decode_segments(entries)
 
 
-def _in_range(values: list[int], maximum: int, where: str) -> Int64Array:
-    column = np.array(values, np.uint64)
-    if len(column) and int(column.max()) > maximum:
-        number = int(np.argmax(column > maximum))
-        raise SnapshotCorrupt(
-            f"{where}: {values[number]} (number {number + 1}) is above {maximum}; rebuild it from the ledgers"
-        )
-    return column.astype(np.int64)
+def encode_segments(codec: SnapshotCodec, indexes: IndexColumns, bounds: SegmentBounds) -> list[bytes]:
+    """Return one entry for each segment. O(n)."""
+    encode = columnar.encode_segments if codec is SnapshotCodec.COLUMNAR else pulsar.encode_segments
+    return encode(indexes, bounds)
 
 
-def _bitmap(encoded: bytes, where: str) -> BitMap:
-    if not encoded:  # the library reads one byte before it tests the length
-        raise SnapshotCorrupt(f"{where}: no bytes where a RoaringBitmap belongs; rebuild it from the ledgers")
-    try:
-        return BitMap.deserialize(encoded)
-    except ValueError as error:
-        raise SnapshotCorrupt(f"{where}: not a RoaringBitmap ({error}); rebuild it from the ledgers") from error
+def encode_snapshot(codec: SnapshotCodec, sealed: SealedIndexes, positions: PositionBitmap) -> EncodedSnapshot:
+    """Encode a sealed bucket.
+
+    Args:
+        codec: to write with.
+        sealed: rows and segments, no position twice.
+        positions: of the rows.
+    Cost: O(n).
+    """
+    if codec is SnapshotCodec.PULSAR:
+        return pulsar.encode_snapshot(sealed)
+    segments = columnar.encode_segments(sealed.indexes, sealed.bounds)
+    metadata = columnar.encode_metadata(sealed.bounds, positions)
+    return EncodedSnapshot(metadata, segments, len(metadata) + sum(map(len, segments)))
+
+
+class MetadataEncoder:
+    """Encoder of entry 0 of a snapshot whose segments come a few at a time.
+
+    Args:
+        codec: to write with.
+    """
+
+    __slots__ = ("_bounds", "_codec", "_octets")
+
+    def __init__(self, codec: SnapshotCodec) -> None:
+        self._codec = codec
+        self._octets = bytearray()
+        self._bounds: list[SegmentBounds] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes of metadata so far, to end early what grows too large; of the columnar codec a lower bound."""
+        if self._codec is SnapshotCodec.PULSAR:
+            return len(self._octets)
+        return columnar.BOUNDS_BYTES * sum(map(len, self._bounds))
+
+    def add(self, indexes: IndexColumns, bounds: SegmentBounds) -> None:
+        """Add the next segments. O(n)."""
+        if self._codec is SnapshotCodec.PULSAR:
+            self._octets += pulsar.encode_metadata(indexes, bounds)
+        self._bounds.append(bounds)
+
+    def finish(self, positions: PositionBitmap) -> bytes:
+        """Return entry 0; ``positions`` are those of all segments."""
+        if self._codec is SnapshotCodec.PULSAR:
+            return bytes(self._octets)
+        return columnar.encode_metadata(self.bounds, positions)
+
+    @property
+    def bounds(self) -> SegmentBounds:
+        """Bounds of the segments so far."""
+        return SegmentBounds.concat(self._bounds)

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Final
 
 from delayed_tracker.core.values.columns import IndexColumns
-from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadata, decode_segments
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
+from delayed_tracker.storage.codec.snapshot import SnapshotMetadata
 from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 from delayed_tracker.storage.maintenance.claiming import Attempt

@@ -15,7 +15,7 @@ from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import IndexColumns, Int64Array
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-from delayed_tracker.storage.codec.codec import SnapshotMetadata
+from delayed_tracker.storage.codec.snapshot import SnapshotMetadata
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
 from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.summary import decode_summary
@@ -124,20 +124,23 @@ async def verify_segments(reader: SnapshotReader, metadata: SnapshotMetadata, ve
             rows = await reader.decode([encoded])
             verdict.segment_count += 1
             verdict.index_count += len(rows)
-            fault = _segment_fault(rows, bounds, metadata.segment_bits[segment], segment)
+            fault = _segment_fault(rows, metadata, segment)
             verdict.expect_rows(not fault, f"Segment {segment}: {fault}.")
             repeated = len(rows) - held.add(rows.positions)
             verdict.expect_rows(not repeated, f"Segment {segment} repeats {repeated} positions.")
         first = last + 1
+    if metadata.union is not None:
+        verdict.expect_rows(held == metadata.union, "Its positions are not those of the bitmap in its metadata.")
     return held
 
 
-def _segment_fault(rows: IndexColumns, bounds: SegmentBounds, bits: PositionBitmap, segment: int) -> str:
+def _segment_fault(rows: IndexColumns, metadata: SnapshotMetadata, segment: int) -> str:
     """Return the first contradiction between a segment's rows and the snapshot's metadata; empty if there is none."""
+    bounds = metadata.bounds
     count = int(bounds.count[segment])
     if len(rows) != count:
         return f"it has {len(rows)} rows where the metadata counts {count}"
-    if PositionBitmap.of(rows.positions) != bits:
+    if metadata.segment_bits is not None and PositionBitmap.of(rows.positions) != metadata.segment_bits[segment]:
         return "its positions are not those of its bitmap in the metadata"
     if not count:
         return "it is empty"

@@ -8,7 +8,7 @@ from typing import Final
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.errors import SnapshotNotFound
 from delayed_tracker.storage.protocol import SnapshotPlaces, StoredSnapshot
-from delayed_tracker.storage.sqlite.blocks import entries_of, rows_of
+from delayed_tracker.storage.sqlite.blocks import LastPage, entries_of, rows_of
 from delayed_tracker.storage.sqlite.schema import ENTRY_BITS, ENTRY_ID_MAX
 from delayed_tracker.storage.sqlite.threads import read_transaction, transaction
 
@@ -32,7 +32,13 @@ class Draft:
 
 
 def append(
-    connection: sqlite3.Connection, draft: Draft, entries: Sequence[bytes], *, complete: bool, block_bytes: int
+    connection: sqlite3.Connection,
+    draft: Draft,
+    entries: Sequence[bytes],
+    *,
+    complete: bool,
+    block_bytes: int,
+    last_page: LastPage,
 ) -> int:
     """Add entries to a draft, which becomes visible if ``complete``; return its bucket id.
 
@@ -60,7 +66,7 @@ def append(
     first_key = (bucket_id << ENTRY_BITS) + draft.entry_count
     connection.executemany(
         "INSERT INTO entries (entry_key, crc32c, payload, lengths) VALUES (?, ?, ?, ?)",
-        rows_of(entries, first_key, block_bytes),
+        rows_of(entries, first_key, block_bytes, last_page),
     )
     return bucket_id
 

@@ -28,7 +28,7 @@ from delayed_tracker.storage.protocol import (
 )
 from delayed_tracker.storage.sqlite import catalogue as sqlite_catalogue
 from delayed_tracker.storage.sqlite import snapshots as sqlite_snapshots
-from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES
+from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES, LastPage
 from delayed_tracker.storage.sqlite.schema import SNAPSHOTS_SCHEMA
 from delayed_tracker.storage.sqlite.snapshots import Draft
 from delayed_tracker.storage.sqlite.threads import Job, SqliteThreads, T, files_bytes, require_text, transaction
@@ -49,6 +49,8 @@ class SqliteStorage:
         self._path = path
         self._chunk_bytes = chunk_bytes
         self._block_bytes = block_bytes
+        self._last_page = LastPage()
+        """Changed by the writer thread only."""
         self._threads: SqliteThreads | None = None
         self.swept_count = 0
         """Snapshots that a crash had left incomplete, deleted by the last start."""
@@ -112,7 +114,7 @@ class SqliteStorage:
     def _append(self, connection: sqlite3.Connection, *, draft: Draft, entries: Sequence[bytes]) -> None:
         with transaction(connection):
             bucket_id = sqlite_snapshots.append(
-                connection, draft, entries, complete=False, block_bytes=self._block_bytes
+                connection, draft, entries, complete=False, block_bytes=self._block_bytes, last_page=self._last_page
             )
         sqlite_snapshots.settle(draft, bucket_id, entries)
         self.at_point("create.chunk")
@@ -120,7 +122,7 @@ class SqliteStorage:
     def _finish(self, connection: sqlite3.Connection, *, draft: Draft, entries: Sequence[bytes]) -> int:
         with transaction(connection):
             bucket_id = sqlite_snapshots.append(
-                connection, draft, entries, complete=True, block_bytes=self._block_bytes
+                connection, draft, entries, complete=True, block_bytes=self._block_bytes, last_page=self._last_page
             )
             self.at_point("create.commit")
         sqlite_snapshots.settle(draft, bucket_id, entries)

@@ -21,7 +21,7 @@ from delayed_tracker.core.rules.segment import SegmentBounds
 from delayed_tracker.core.rules.segment_cutter import WholeSegments
 from delayed_tracker.core.values.columns import Int64Array
 from delayed_tracker.spark.errors import StagedWorkInvalid
-from delayed_tracker.storage.codec.codec import encode_metadata, encode_segments
+from delayed_tracker.storage.codec.pulsar import encode_metadata, encode_segments
 
 _MAGIC: Final = b"dtpart01"
 _FOOTER: Final = struct.Struct("<QQIQI8s")

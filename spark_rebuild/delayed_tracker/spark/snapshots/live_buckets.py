@@ -151,9 +151,7 @@ async def _recoverable(storage: SnapshotStore, entry: CatalogueEntry) -> Recover
     except (SnapshotCorrupt, StorageFormatUnsupported):
         pass  # the metadata has the same content
     metadata = decode_metadata(await storage.get_bucket_snapshot_metadata(entry.bucket_id))
-    bits = PositionBitmap()
-    for of_segment in metadata.segment_bits:
-        bits.update(of_segment)
+    bits = metadata.positions()
     return RecoverableBucket(
         entry.bucket_id,
         entry.first,

@@ -12,6 +12,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.storage.add_log import AddLog, LogAppend
 from delayed_tracker.storage.codec.codec import encode_snapshot
 from delayed_tracker.storage.codec.log_records import encode_change
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.maintenance.opening import WholeStorage
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.memory_log import MemoryAddLog
@@ -60,22 +61,37 @@ def rows_of(ledger: int, count: int) -> IndexColumns:
 
 
 async def add_bucket(
-    storage: SnapshotStore, ledger: int, count: int = 9, *, key: tuple[str, str] = KEY, epoch: int = 1, seal: int = 1
+    storage: SnapshotStore,
+    ledger: int,
+    count: int = 9,
+    *,
+    key: tuple[str, str] = KEY,
+    epoch: int = 1,
+    seal: int = 1,
+    codec: SnapshotCodec = SnapshotCodec.PULSAR,
 ) -> CatalogueEntry:
     """Store a bucket of one ledger and name it in the catalogue; entry 0 is consumed."""
-    entry = await stored_bucket(storage, ledger, count, key=key, epoch=epoch, seal=seal)
+    entry = await stored_bucket(storage, ledger, count, key=key, epoch=epoch, seal=seal, codec=codec)
     await storage.replace(*key, remove=(), add=[entry], epoch=epoch, writer=OWNER, mark_delete=Position(0, 7))
     return entry
 
 
 async def stored_bucket(
-    storage: SnapshotStore, ledger: int, count: int = 9, *, key: tuple[str, str] = KEY, epoch: int = 1, seal: int = 1
+    storage: SnapshotStore,
+    ledger: int,
+    count: int = 9,
+    *,
+    key: tuple[str, str] = KEY,
+    epoch: int = 1,
+    seal: int = 1,
+    codec: SnapshotCodec = SnapshotCodec.PULSAR,
 ) -> CatalogueEntry:
     """Store the snapshot of a bucket that no catalogue names, and return its entry."""
     indexes = rows_of(ledger, count)
     bounds = cut_segments(indexes.deliver_at_ms, step_ms=2_000, count_max=3)
     first, last = Position(ledger, 0), Position(ledger, count - 1)
-    encoded = encode_snapshot(SealedIndexes(indexes, bounds, first, last))
+    positions = PositionBitmap.of(indexes.positions)
+    encoded = encode_snapshot(codec, SealedIndexes(indexes, bounds, first, last), positions)
     topic, cursor = key
     bucket_id = await create(
         storage, encoded.segments, metadata=encoded.metadata, topic=topic, cursor=cursor, epoch=epoch
@@ -84,7 +100,7 @@ async def stored_bucket(
         bucket_id,
         first,
         last,
-        encode_summary(bounds, PositionBitmap.of(indexes.positions), encoded.length),
+        encode_summary(bounds, positions, encoded.length),
         PositionBitmap.of(indexes.take(slice(0, 1)).positions).serialize(),
         Position(0, 5),
         seal,

@@ -15,7 +15,8 @@ from delayed_tracker.core.rules.seal import SealedIndexes
 from delayed_tracker.core.rules.segment import SegmentBounds
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.snapshot.v1.snapshot_pb2 import SnapshotMetadata
-from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_snapshot
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
+from delayed_tracker.storage.codec.pulsar import encode_snapshot
 from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
 
 

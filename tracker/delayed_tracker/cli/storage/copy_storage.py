@@ -1,6 +1,7 @@
 """Command ``delayed-tracker storage copy``: copies all trackers of one storage into another, of any kind."""
 
 import asyncio
+import dataclasses
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from delayed_tracker.cli.terminal.output import counted, print_json, progress, s
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.maintenance.copying import copy_storage
 from delayed_tracker.storage.maintenance.opening import opened_storage
+from delayed_tracker.storage.maintenance.recoded import RecodedSnapshots
 from delayed_tracker.storage.maintenance.tracker_copy import CopyCounts
 from delayed_tracker.storage.maintenance.working import Progress
 
@@ -23,6 +25,13 @@ def copy(
         str,
         typer.Option("--to", help="Empty storage of any kind, or one whose copy was interrupted.", metavar="URL"),
     ],
+    pulsar_codec: Annotated[
+        bool,
+        typer.Option(
+            "--pulsar-codec",
+            help="Write columnar snapshots in Pulsar's codec, for pulsar publish. Segments stay as they are cut.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Copy all trackers, verified, into another storage; stop the services of both first.
@@ -36,7 +45,7 @@ def copy(
     if source == target:
         raise InvalidInput("--to", target, "it is the source; give another storage")
     with progress("copying", "snapshots") as shown:
-        counts = asyncio.run(_copy(source, target, shown))
+        counts = asyncio.run(_copy(source, target, shown, pulsar_codec=pulsar_codec))
     if as_json:
         print_json(counts)
         return
@@ -51,6 +60,7 @@ def copy(
         )
 
 
-async def _copy(source: str, target: str, progress: Progress) -> CopyCounts:
+async def _copy(source: str, target: str, progress: Progress, *, pulsar_codec: bool) -> CopyCounts:
     async with opened_storage("--from", source) as one, opened_storage("--to", target, creates=True) as other:
-        return await copy_storage(one, other, progress=progress)
+        read = dataclasses.replace(one, snapshots=RecodedSnapshots(one.snapshots)) if pulsar_codec else one
+        return await copy_storage(read, other, progress=progress)

@@ -134,6 +134,25 @@ def segment_starts(deliver_at_ms: Int64Array, step_ms: int, count_max: int) -> I
     return starts[:found].copy()
 
 
+@KERNELS.add(COLUMN, INT64, INT64)
+def joined_segments(counts: Int64Array, rows_min: int, count_max: int) -> Int64Array:
+    """Return the segments at which joined ones begin, from the rows of each segment. O(segments).
+
+    See :func:`delayed_tracker.core.rules.segment.join_segments`.
+    """
+    starts = np.empty(len(counts), np.int64)
+    found = 0
+    rows = np.int64(0)
+    for segment in range(len(counts)):
+        count = counts[segment]
+        if not segment or rows >= rows_min or (count_max >= 0 and rows + count > count_max):
+            starts[found] = segment
+            found += 1
+            rows = np.int64(0)
+        rows += count
+    return starts[:found].copy()
+
+
 @KERNELS.add(COLUMN, COLUMN, COLUMN)
 def position_order_in_segments(ledger_id: Int64Array, entry_id: Int64Array, starts: Int64Array) -> Int64Array:
     """Return row numbers in the order (segment, ledger_id, entry_id). O(n).

@@ -34,11 +34,12 @@ class StreamMerge:
     Args:
         live: for each source the positions that count; no two sources share one. Copied.
         step_ms, count_max: how to cut segments, see ``cut_segments``.
+        rows_min: how to join them, see ``join_segments``.
     """
 
-    def __init__(self, live: Sequence[PositionBitmap], *, step_ms: int, count_max: int) -> None:
+    def __init__(self, live: Sequence[PositionBitmap], *, step_ms: int, count_max: int, rows_min: int = 1) -> None:
         self._sources = [_Source(bits.copy()) for bits in live]
-        self._cutter = SegmentCutter(step_ms=step_ms, count_max=count_max)
+        self._cutter = SegmentCutter(step_ms=step_ms, count_max=count_max, rows_min=rows_min)
 
     @property
     def row_count(self) -> int:

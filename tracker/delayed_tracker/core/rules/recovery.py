@@ -26,7 +26,10 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecoverableBucket:
-    """Bucket of the catalogue with its known content: the union of its bits, or one set for each segment."""
+    """Bucket of the catalogue with its known content: the union of its bits, or one set for each segment.
+
+    With the union, a bucket whose leading segments are due in part needs ``due_bits``, too.
+    """
 
     bucket_id: int
     first: Position
@@ -34,6 +37,8 @@ class RecoverableBucket:
     groups: SegmentGroups
     bits: PositionBitmap | None = None
     segment_bits: Sequence[PositionBitmap] | None = None
+    due_bits: PositionBitmap | None = None
+    """Positions of the leading groups that are wholly due at the cutoff of the recovery."""
     consumed: PositionBitmap = field(default_factory=PositionBitmap)
     snapshot_bytes: int = 0
     seal_number: int | None = None
@@ -158,5 +163,9 @@ def _surviving_bits(bucket: RecoverableBucket, first_group: int) -> tuple[Positi
     assert bucket.bits is not None
     if first_group == len(bucket.groups):
         return bits, bucket.bits.copy()
-    assert first_group == 0, "a partly due bucket needs its metadata"
-    return bucket.bits.copy(), due
+    bits = bucket.bits.copy()
+    if first_group:
+        assert bucket.due_bits is not None, "a partly due bucket needs its metadata"
+        due.update(bucket.due_bits)
+        bits.subtract(due)
+    return bits, due

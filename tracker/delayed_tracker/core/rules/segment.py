@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from delayed_tracker.core.kernels.compiled import segment_starts
+from delayed_tracker.core.kernels.compiled import joined_segments, segment_starts
 from delayed_tracker.core.values.columns import Int64Array
 
 
@@ -75,4 +75,25 @@ def cut_segments(deliver_at_ms: Int64Array, *, step_ms: int, count_max: int) -> 
         count=end_rows - first,
         min_deliver_at_ms=deliver_at_ms[first],
         max_deliver_at_ms=deliver_at_ms[end_rows - 1],
+    )
+
+
+def join_segments(bounds: SegmentBounds, *, rows_min: int, count_max: int) -> SegmentBounds:
+    """Return the bounds with small segments joined to those that follow, until each has ``rows_min`` rows.
+
+    For a codec whose segments have a price of their own. The last segment may have fewer rows, and so may one whose next
+    does not fit.
+
+    Args:
+        bounds: in time order.
+        rows_min: a segment with so many rows takes no more, >= 1; 1 joins nothing.
+        count_max: a joined segment holds at most this many rows, or -1 for no limit.
+    Cost: O(segments).
+    """
+    if rows_min <= 1 or not len(bounds):
+        return bounds
+    first = joined_segments(np.ascontiguousarray(bounds.count), rows_min, count_max)
+    last = np.append(first[1:], len(bounds)) - 1
+    return SegmentBounds(
+        np.add.reduceat(bounds.count, first), bounds.min_deliver_at_ms[first], bounds.max_deliver_at_ms[last]
     )

@@ -6,7 +6,7 @@ Memory is bounded by the rows of one feed and one segment.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments
+from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments, join_segments
 from delayed_tracker.core.values.columns import IndexColumns
 
 
@@ -24,13 +24,15 @@ class SegmentCutter:
 
     Args:
         step_ms, count_max: how to cut, see ``cut_segments``.
+        rows_min: how to join what was cut, see ``join_segments``.
     """
 
-    __slots__ = ("_count_max", "_step_ms", "_tail")
+    __slots__ = ("_count_max", "_rows_min", "_step_ms", "_tail")
 
-    def __init__(self, *, step_ms: int, count_max: int) -> None:
+    def __init__(self, *, step_ms: int, count_max: int, rows_min: int = 1) -> None:
         self._step_ms = step_ms
         self._count_max = count_max
+        self._rows_min = rows_min
         self._tail = IndexColumns.empty()
         """Rows that wait for the end of their segment."""
 
@@ -53,6 +55,9 @@ class SegmentCutter:
         bounds = cut_segments(self._tail.deliver_at_ms, step_ms=self._step_ms, count_max=self._count_max)
         if not at_end and len(bounds) and int(bounds.count[-1]) != self._count_max:
             bounds = bounds.take(slice(0, -1))  # later rows may belong to the last segment
+        bounds = join_segments(bounds, rows_min=self._rows_min, count_max=self._count_max)
+        if not at_end and len(bounds) and int(bounds.count[-1]) < self._rows_min:
+            bounds = bounds.take(slice(0, -1))  # and later segments
         if not len(bounds):
             return None
         end = int(bounds.starts[-1])

@@ -22,6 +22,7 @@ import delayed_tracker.ledger.compaction.kernels
 import delayed_tracker.ledger.kernels
 import delayed_tracker.ledger.local.files.kernels
 import delayed_tracker.ledger.offload.kernels
+import delayed_tracker.storage.codec.columnar_kernels
 import delayed_tracker.storage.codec.kernels
 from delayed_tracker.core.kernels.jit import Kernel, cache_directory
 from delayed_tracker.ledger.progress import Progress
@@ -31,6 +32,7 @@ _STANDARD_INPUT: Final = 0
 
 SERVICE_KERNELS: Final[Sequence[Kernel[..., Any]]] = (
     *delayed_tracker.core.kernels.compiled.KERNELS,
+    *delayed_tracker.storage.codec.columnar_kernels.KERNELS,
     *delayed_tracker.storage.codec.kernels.KERNELS,
     *delayed_tracker.ledger.kernels.KERNELS,
     *delayed_tracker.ledger.checksum_kernels.KERNELS,

@@ -3,13 +3,17 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from delayed_tracker.core.values.columns import ENTRY_ID_MAX, Position
+import numpy as np
+
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, IndexColumns, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.verb_results import Explanation, MessagePlace
 from delayed_tracker.service.queries.segment_reader import SegmentReader
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.trackers.host import TrackerHost
+from delayed_tracker.storage.codec.snapshot import SnapshotMetadata
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
+from delayed_tracker.storage.maintenance.verification import batch_end
 
 _UNITS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 _ON_DISK = (MessagePlace.LOADING_SEGMENT, MessagePlace.UNLOADED_SEGMENT)
@@ -82,13 +86,36 @@ async def _on_disk(
     """Return the segment that contains a position, and its deadline there. A value is None if it was not found."""
     reader = SegmentReader(access, bucket_id, host.counters)
     metadata = await reader.metadata()
+    if metadata.segment_bits is None:
+        return await _searched(reader, metadata, position)
     segment = next((number for number, bits in enumerate(metadata.segment_bits) if bits.has(position)), None)
     if segment is None:
         return None, None
-    rows = await reader.rows(segment, segment)
-    at = (rows.ledger_id == position.ledger_id) & (rows.entry_id == position.entry_id)
-    deadlines = rows.deliver_at_ms[at]
-    return segment, int(deadlines[0]) if len(deadlines) else None
+    row = _row_of(await reader.rows(segment, segment), position)
+    return segment, None if row is None else row[1]
+
+
+async def _searched(
+    reader: SegmentReader, metadata: SnapshotMetadata, position: Position
+) -> tuple[int | None, int | None]:
+    """Return what :func:`_on_disk` does from a snapshot whose metadata does not tell the segment: read it in order."""
+    counts, first = metadata.bounds.count, 0
+    if not metadata.positions().has(position):
+        return None, None
+    while first < len(counts):
+        last = batch_end(counts, first)
+        found = _row_of(await reader.rows(first, last), position)
+        if found is not None:
+            row, deliver_at_ms = found
+            return first + int(np.searchsorted(np.cumsum(counts[first : last + 1]), row, side="right")), deliver_at_ms
+        first = last + 1
+    return None, None
+
+
+def _row_of(rows: IndexColumns, position: Position) -> tuple[int, int] | None:
+    """Return the row of a position, and its deadline; None if the rows have none."""
+    at = np.flatnonzero((rows.ledger_id == position.ledger_id) & (rows.entry_id == position.entry_id))
+    return (int(at[0]), int(rows.deliver_at_ms[at[0]])) if len(at) else None
 
 
 def _sentence(found: Explanation, mark_delete: Position, now_ms: int, segment: int | None, damage: str) -> str:

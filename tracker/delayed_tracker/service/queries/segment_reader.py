@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.storage.codec.codec import SnapshotMetadata, decode_metadata, decode_segments
+from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
+from delayed_tracker.storage.codec.snapshot import SnapshotMetadata
 from delayed_tracker.storage.errors import SnapshotCorrupt
 
 

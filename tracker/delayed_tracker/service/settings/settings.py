@@ -25,6 +25,7 @@ from delayed_tracker.service.settings.server import ServerSettings
 from delayed_tracker.service.settings.storage import StorageSettings
 from delayed_tracker.service.settings.telemetry import TelemetrySettings
 from delayed_tracker.service.settings.tls import TlsSettings
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 
 _POSITION_BYTES = 24
 """Bytes of one position of a batch on the wire: three 64-bit columns."""
@@ -156,6 +157,7 @@ class Settings:
             storage_attempts_max=self.storage.storage_attempts_max,
             storage_backoff_ms=self.storage.storage_backoff_ms,
             snapshot_metadata_bytes_max=self.storage.snapshot_metadata_bytes_max,
+            snapshot_codec=SnapshotCodec(self.storage.snapshot_codec),
             worker_threads=self.storage.worker_threads,
             labelled_trackers_max=self.telemetry.metrics_trackers_max,
         )

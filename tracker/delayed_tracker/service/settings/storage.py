@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.settings.keys import Group, Section, check_order, setting
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 
 _DAY_MS = 86_400_000
 _INT32_MAX = 2**31 - 1
@@ -203,6 +204,16 @@ class StorageSettings(Section):
         unit="bytes",
         minimum=1,
         maximum=_INT32_MAX,
+    )
+    snapshot_codec: str = setting(
+        SnapshotCodec.PULSAR.value,
+        "snapshotCodec",
+        Group.STORAGE,
+        "How snapshots are written: pulsar as Pulsar writes them, columnar in a fifth of the bytes. Both are read, side by "
+        "side in one tracker, so a change needs nothing else; `delayed-tracker pulsar publish` refuses columnar ones, and an "
+        "older program cannot read them.",
+        choices={codec.value: codec.value for codec in SnapshotCodec},
+        reloadable=True,
     )
     worker_threads: int = setting(
         2,

@@ -17,7 +17,8 @@ from delayed_tracker.core.rules.segment_cutter import WholeSegments
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.storage.codec.codec import decode_segments, encode_metadata, encode_segments
+from delayed_tracker.storage.codec.codec import MetadataEncoder, decode_segments, encode_segments
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
 
 READ_BYTES = 64 * 2**10
@@ -60,13 +61,20 @@ class SnapshotMerge:
     """Content of one merged snapshot. Each call of :meth:`plan` or :meth:`segments` reads the sources again."""
 
     def __init__(
-        self, effect: MergeSnapshots, access: StorageAccess, read: ReadSegments, *, metadata_bytes_max: int
+        self,
+        effect: MergeSnapshots,
+        access: StorageAccess,
+        read: ReadSegments,
+        *,
+        codec: SnapshotCodec,
+        metadata_bytes_max: int,
     ) -> None:
         self.segment_bytes = 0
         """Bytes of the segments that the last call of :meth:`segments` has yielded."""
         self._effect = effect
         self._access = access
         self._read = read
+        self._codec = codec
         self._metadata_bytes_max = metadata_bytes_max
 
     async def plan(self) -> MergePlan:
@@ -77,35 +85,41 @@ class SnapshotMerge:
             MergeTooLarge: the metadata exceeds its limit; the pass ends at once.
             StorageUnavailable: a source could not be read now.
         """
-        metadata = bytearray()
-        bounds: list[SegmentBounds] = []
+        encoder = MetadataEncoder(self._codec)
         async with aclosing(self._merged()) as merged:
             async for part in merged:
-                metadata += await self._access.offload(encode_metadata, part.indexes, part.bounds)
-                if len(metadata) > self._metadata_bytes_max:
-                    raise MergeTooLarge(
-                        f"the metadata of buckets {[source.bucket_id for source in self._effect.sources]} merged "
-                        f"exceeds {self._metadata_bytes_max} bytes; they stay as they are"
-                    )
-                bounds.append(part.bounds)
+                await self._access.offload(encoder.add, part.indexes, part.bounds)
+                self._require_room(encoder.size)
         stored = PositionBitmap()
         for source in self._effect.sources:
             stored.update(source.live)
-        return MergePlan(bytes(metadata), SegmentBounds.concat(bounds), stored)
+        metadata = await self._access.offload(encoder.finish, stored)
+        self._require_room(len(metadata))
+        return MergePlan(metadata, encoder.bounds, stored)
+
+    def _require_room(self, metadata_bytes: int) -> None:
+        if metadata_bytes > self._metadata_bytes_max:
+            raise MergeTooLarge(
+                f"the metadata of buckets {[source.bucket_id for source in self._effect.sources]} merged "
+                f"exceeds {self._metadata_bytes_max} bytes; they stay as they are"
+            )
 
     async def segments(self) -> AsyncGenerator[bytes, None]:
         """Run the second pass: yield the merged segments, encoded. Raises the errors of :meth:`plan`."""
         self.segment_bytes = 0
         async with aclosing(self._merged()) as merged:
             async for part in merged:
-                for segment in await self._access.offload(encode_segments, part.indexes, part.bounds):
+                for segment in await self._access.offload(encode_segments, self._codec, part.indexes, part.bounds):
                     self.segment_bytes += len(segment)
                     yield segment
 
     async def _merged(self) -> AsyncGenerator[WholeSegments, None]:
         effect = self._effect
         merge = StreamMerge(
-            [source.live for source in effect.sources], step_ms=effect.step_ms, count_max=effect.count_max
+            [source.live for source in effect.sources],
+            step_ms=effect.step_ms,
+            count_max=effect.count_max,
+            rows_min=self._codec.segment_rows_min,
         )
         readers = [_SourceReader(source, self._read) for source in effect.sources]
         outcome = merge.advance()

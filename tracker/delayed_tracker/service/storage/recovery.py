@@ -21,6 +21,7 @@ from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.cursor_fall import fallen_entries
+from delayed_tracker.service.storage.due_bits import read_due_bits
 from delayed_tracker.service.storage.log_replay import LogReplay
 from delayed_tracker.service.telemetry.storage_log import LOG_MISSING, SNAPSHOT_LOST
 from delayed_tracker.storage.add_log import LogExtent
@@ -266,7 +267,7 @@ class TrackerRecovery:
         async def bucket(entry: CatalogueEntry, summary: BucketSummary | None) -> RecoverableBucket | None:
             if summary is not None and not needs_metadata(summary.groups, cutoff_ms):
                 return _from_summary(entry, summary)
-            return await self._from_metadata(entry)
+            return await self._from_metadata(entry, cutoff_ms)
 
         return await all_answers(
             [partial(bucket, entry, summary) for entry, summary in zip(entries, summaries, strict=True)],
@@ -424,12 +425,18 @@ class TrackerRecovery:
     async def _delete(self, bucket_id: int) -> None:
         await self._attempt(lambda: self._storage.delete_bucket_snapshot(bucket_id))
 
-    async def _from_metadata(self, entry: CatalogueEntry) -> RecoverableBucket | None:
+    async def _from_metadata(self, entry: CatalogueEntry, cutoff_ms: int | None) -> RecoverableBucket | None:
         """Return a bucket made from its snapshot's metadata; None if the snapshot is missing or corrupt."""
+
+        async def read(first: int, last: int) -> list[bytes]:
+            return await self._attempt(lambda: self._storage.get_bucket_snapshot_segments(entry.bucket_id, first, last))
+
         try:
             stored = await self._attempt(lambda: self._storage.get_bucket_snapshot_metadata(entry.bucket_id))
             length = await self._attempt(lambda: self._storage.get_bucket_snapshot_length(entry.bucket_id))
             metadata = await self._access.offload(decode_metadata, stored)
+            groups = SegmentGroups.of(metadata.bounds)
+            due_bits = await read_due_bits(metadata, groups, cutoff_ms, self._access, read)
         except SnapshotNotFound as error:
             self._counters.snapshots_missing += 1
             self._lost(entry.bucket_id, error)
@@ -442,8 +449,10 @@ class TrackerRecovery:
             bucket_id=entry.bucket_id,
             first=entry.first,
             last=entry.last,
-            groups=SegmentGroups.of(metadata.bounds),
+            groups=groups,
+            bits=metadata.union,
             segment_bits=metadata.segment_bits,
+            due_bits=due_bits,
             consumed=_consumed(entry),
             snapshot_bytes=length,
             seal_number=entry.seal_number,

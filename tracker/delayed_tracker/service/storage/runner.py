@@ -81,7 +81,7 @@ class EffectRunner:
         "_counters",
         "_deleted",
         "_key",
-        "_metadata_bytes_max",
+        "_limits",
         "_operations_max",
         "_results",
         "_slots",
@@ -107,9 +107,9 @@ class EffectRunner:
         self._access = access
         self._storage = access.storage
         self._operations_max = limits.tracker_operations_max
+        self._limits = limits
         # Created on first use: an idle tracker performs no effects, and there are tens of thousands of idle trackers.
         self._slots: dict[type[Effect], asyncio.Semaphore] | None = None
-        self._metadata_bytes_max = limits.snapshot_metadata_bytes_max
         self._results = results
         self._counters = account.counters
         self._account = account
@@ -235,7 +235,9 @@ class EffectRunner:
                 self._note_forgotten(known=self._results.apply(SnapshotFailed(effect.effect_id)))
 
     async def _store_and_report(self, effect: StoreSnapshot, begun_ms: float) -> bool:
-        prepared = await self._access.offload(prepare, effect.frozen, self._access.entry_bytes_max)
+        prepared = await self._access.offload(
+            prepare, effect.frozen, self._limits.snapshot_codec, self._access.entry_bytes_max
+        )
         try:
             ids = await self._create_all(prepared, effect.epoch)
         except StorageError as error:
@@ -308,8 +310,14 @@ class EffectRunner:
 
     async def _merge_and_report(self, effect: MergeSnapshots, begun_ms: float) -> bool:
         largest = self._access.entry_bytes_max
-        metadata_bytes_max = self._metadata_bytes_max if largest is None else min(self._metadata_bytes_max, largest)
-        merge = SnapshotMerge(effect, self._access, self._read_entries, metadata_bytes_max=metadata_bytes_max)
+        limits = self._limits
+        merge = SnapshotMerge(
+            effect,
+            self._access,
+            self._read_entries,
+            codec=limits.snapshot_codec,
+            metadata_bytes_max=min(limits.snapshot_metadata_bytes_max, largest or limits.snapshot_metadata_bytes_max),
+        )
 
         source_ids = tuple(source.bucket_id for source in effect.sources)
 

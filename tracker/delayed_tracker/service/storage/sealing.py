@@ -1,12 +1,15 @@
 """Content of the snapshots that a frozen bucket becomes: mostly one, several if the storage limits its entries."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from delayed_tracker.core.engine.effect_results import PiecesStored, SnapshotStored, StoredPiece
 from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, in_halves, seal
+from delayed_tracker.core.rules.segment import join_segments
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-from delayed_tracker.storage.codec.codec import EncodedSnapshot, encode_snapshot
+from delayed_tracker.storage.codec.codec import encode_snapshot
+from delayed_tracker.storage.codec.snapshot import EncodedSnapshot
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.summary import encode_summary
 
 
@@ -19,7 +22,7 @@ class PreparedSnapshot:
     summary: bytes
 
 
-def prepare(frozen: FrozenIndexes, entry_bytes_max: int | None) -> list[PreparedSnapshot]:
+def prepare(frozen: FrozenIndexes, codec: SnapshotCodec, entry_bytes_max: int | None) -> list[PreparedSnapshot]:
     """Return the content of the snapshots of a bucket, in the order of their positions.
 
     Content with an entry above the maximum is halved by positions, and each half again, down to one position, which the
@@ -27,20 +30,23 @@ def prepare(frozen: FrozenIndexes, entry_bytes_max: int | None) -> list[Prepared
 
     Args:
         frozen: the bucket.
+        codec: of the snapshots.
         entry_bytes_max: bytes of the largest entry that the storage takes; None if it does not say.
     """
     prepared = []
     waiting = [seal(frozen)]
     while waiting:
         sealed = waiting.pop()
-        encoded = encode_snapshot(sealed)
+        bounds = join_segments(sealed.bounds, rows_min=codec.segment_rows_min, count_max=frozen.count_max)
+        sealed = replace(sealed, bounds=bounds)
+        # Sealing keeps exactly the live positions, each once.
+        is_whole = len(sealed.indexes) == len(frozen.live)
+        stored = frozen.live if is_whole else PositionBitmap.of(sealed.indexes.positions)
+        encoded = encode_snapshot(codec, sealed, stored)
         if entry_bytes_max is not None and encoded.largest_entry > entry_bytes_max and len(sealed.indexes) > 1:
             lower, upper = in_halves(sealed, step_ms=frozen.step_ms, count_max=frozen.count_max)
             waiting += (upper, lower)
             continue
-        # Sealing keeps exactly the live positions, each once.
-        is_whole = len(sealed.indexes) == len(frozen.live)
-        stored = frozen.live if is_whole else PositionBitmap.of(sealed.indexes.positions)
         prepared.append(PreparedSnapshot(sealed, encoded, encode_summary(sealed.bounds, stored, encoded.length)))
     return prepared
 

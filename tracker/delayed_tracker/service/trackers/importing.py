@@ -14,8 +14,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+import numpy as np
+
 from delayed_tracker.core.rules.recovery import RecoveryPlan, plan_recovery
-from delayed_tracker.core.rules.segment import SegmentBounds
+from delayed_tracker.core.rules.segment import SegmentBounds, join_segments
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -24,13 +26,11 @@ from delayed_tracker.service.storage.recovery import TrackerRecovery
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.service.trackers.results import Adopted
-from delayed_tracker.storage.codec.codec import (
-    SnapshotMetadata,
-    decode_metadata,
-    decode_segments,
-    encode_metadata,
-    encode_segments,
-)
+from delayed_tracker.storage.codec import columnar
+from delayed_tracker.storage.codec.codec import codec_of
+from delayed_tracker.storage.codec.pulsar import decode_metadata, decode_segments, encode_metadata, encode_segments
+from delayed_tracker.storage.codec.snapshot import SnapshotMetadata
+from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import SnapshotCorrupt
 from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.publication import catalogue_entry
@@ -178,16 +178,21 @@ class SnapshotImport:
 class _BucketContents:
     """Entries of one bucket, verified on their way to the storage.
 
-    The check encodes the rows of the segments again and compares the bytes with those received, for the segments and
-    for the metadata. So the service stores exactly what it would itself have stored for these rows.
+    They come in Pulsar's codec. The check encodes the rows of the segments again and compares the bytes with those
+    received, for the segments and for the metadata. So the service stores exactly what it would itself have stored for
+    these rows: what it received or, with another codec, what it makes of it.
     """
 
     def __init__(self, bucket: IncomingBucket, registry: TrackerRegistry) -> None:
         self._bucket = bucket
         self._access = registry.access
         self._left: Sequence[bytes] = ()
+        self._codec = registry.service_limits.snapshot_codec
+        self._count_max = registry.limits.max_indexes_per_segment
         self._encoded = b""
         self._metadata = SnapshotMetadata(SegmentBounds.concat([]), [])
+        self._stored_bounds = self._metadata.bounds
+        self._stored_bytes = 0
         self._summary = b""
 
     async def metadata(self) -> bytes:
@@ -196,6 +201,8 @@ class _BucketContents:
         Raises ImportRejected if it does not decode, or if its number of segments is not the announced one.
         """
         self._encoded, *self._left = await anext(self._bucket.entries)
+        if codec_of(self._encoded) is not SnapshotCodec.PULSAR:
+            raise self._rejected("its codec is not pulsar; send it as Pulsar encodes it, whatever snapshotCodec says")
         try:
             self._metadata = await self._access.offload(decode_metadata, self._encoded)
         except SnapshotCorrupt as error:
@@ -205,12 +212,18 @@ class _BucketContents:
             raise self._rejected(
                 f"its metadata counts {counted} segments, and {self._bucket.entry_count - 1} were announced"
             )
-        return self._encoded
+        stored = self._encoded
+        self._stored_bounds = self._metadata.bounds
+        if self._codec is SnapshotCodec.COLUMNAR:
+            stored = await self._access.offload(self._converted_metadata)
+        self._stored_bytes = len(stored)
+        return stored
 
     async def segments(self) -> AsyncGenerator[bytes, None]:
         """Yield entries 1 and up. Raises ImportRejected if they contradict the metadata or the range."""
         known = bytearray()
-        first = segment_bytes = 0
+        converted = _Converted(self._stored_bounds)
+        first = 0
         last_row: tuple[int, int, int] | None = None
         while first < len(self._metadata.bounds):
             entries, self._left = self._left or await anext(self._bucket.entries), ()
@@ -223,13 +236,15 @@ class _BucketContents:
             if not self._encoded.startswith(found.metadata, len(known) - len(found.metadata)):
                 raise self._rejected(f"segments {first} to {first + len(entries) - 1} are not those of its metadata")
             first += len(entries)
-            segment_bytes += sum(map(len, entries))
+            if self._codec is SnapshotCodec.COLUMNAR:
+                entries = await self._access.offload(converted.feed, found.rows)
+            self._stored_bytes += sum(map(len, entries))
             for entry in entries:
                 yield entry
         if len(known) != len(self._encoded):
             raise self._rejected("its metadata holds more than its segments")
         # Before the end of the iterator: the storage completes the snapshot there, and it must be verified by then.
-        self._summary = await self._access.offload(self._summarized, segment_bytes)
+        self._summary = await self._access.offload(self._summarized)
 
     def entry(self, bucket_id: int, mark_delete: Position) -> CatalogueEntry:
         """Return the catalogue entry of the stored bucket."""
@@ -238,27 +253,57 @@ class _BucketContents:
             bucket_id, bucket.first, bucket.last, self._summary, seal_number=None, mark_delete=mark_delete
         )
 
-    def _summarized(self, segment_bytes: int) -> bytes:
-        held = PositionBitmap()
-        for bits in self._metadata.segment_bits:
-            held.update(bits)
-        bounds, bucket = self._metadata.bounds, self._bucket
-        if len(held) != int(bounds.count.sum()):
+    def _converted_metadata(self) -> bytes:
+        """Return entry 0 in the codec of the service; of segments that are joined, if that codec joins them."""
+        bounds, held = self._metadata.bounds, self._held()
+        if bool((bounds.count < 1).any()) or bool((bounds.min_deliver_at_ms[1:] < bounds.max_deliver_at_ms[:-1]).any()):
+            raise self._rejected("one of its segments is empty, or begins before the end of the one before")
+        self._stored_bounds = join_segments(bounds, rows_min=self._codec.segment_rows_min, count_max=self._count_max)
+        return columnar.encode_metadata(self._stored_bounds, held)
+
+    def _held(self) -> PositionBitmap:
+        held = self._metadata.positions()
+        if len(held) != int(self._metadata.bounds.count.sum()):
             raise self._rejected("it holds a position twice")
+        return held
+
+    def _summarized(self) -> bytes:
+        held, bucket = self._held(), self._bucket
         if (held.first(), held.last()) != (bucket.first, bucket.last):
             raise self._rejected(
                 f"its positions are {held.first()} to {held.last()}, and {bucket.first} to {bucket.last} were announced"
             )
-        return encode_summary(bounds, held, len(self._encoded) + segment_bytes)
+        return encode_summary(self._stored_bounds, held, self._stored_bytes)
 
     def _rejected(self, fault: str) -> ImportRejected:
         return ImportRejected(f"bucket {self._bucket.number}, {self._bucket.first} to {self._bucket.last}: {fault}")
+
+
+class _Converted:
+    """Segments in the columnar codec, made from rows that come a few at a time. Holds the rows of one segment."""
+
+    def __init__(self, bounds: SegmentBounds) -> None:
+        self._bounds = bounds
+        self._rows = IndexColumns.empty()
+
+    def feed(self, rows: IndexColumns) -> list[bytes]:
+        """Add the next rows, and return the segments that are complete."""
+        self._rows = IndexColumns.concat([self._rows, rows])
+        ends = self._bounds.starts[1:]
+        count = int(np.searchsorted(ends, len(self._rows), side="right"))
+        if not count:
+            return []
+        end = int(ends[count - 1])
+        whole, self._rows = self._rows.take(slice(0, end)), self._rows.take(slice(end, None)).copy()
+        bounds, self._bounds = self._bounds.take(slice(0, count)), self._bounds.take(slice(count, None))
+        return columnar.encode_segments(whole, bounds)
 
 
 @dataclass(frozen=True, slots=True)
 class _Verified:
     """Facts about segments that passed the check."""
 
+    rows: IndexColumns
     metadata: bytes
     """Metadata of these segments, encoded again from the rows."""
     last_row: tuple[int, int, int]
@@ -280,7 +325,7 @@ def _verified(
         return "they are not encoded as this service encodes them"
     firsts, lasts = bounds.starts[:-1], bounds.starts[1:] - 1
     spans = SegmentBounds(bounds.count, rows.deliver_at_ms[firsts], rows.deliver_at_ms[lasts])
-    return _Verified(encode_metadata(rows, spans), _row(rows, -1))
+    return _Verified(rows, encode_metadata(rows, spans), _row(rows, -1))
 
 
 def _row(rows: IndexColumns, number: int) -> tuple[int, int, int]:
