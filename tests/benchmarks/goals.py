@@ -71,6 +71,7 @@ _GOALS: dict[str, Goal] = {
     "recovery from bookies": Goal(1_000),
     "week passing": Goal(1_000),
     "month memory": Goal(60),
+    "month disk columnar": Goal(5),
     "month peak": Goal(150),
     "month open": Goal(1_000),
     "month adds": Goal(0.8),

@@ -17,7 +17,7 @@ from tests.benchmarks.rows import Row, Unit
 ABOUT = (
     "The service over SQLite, default settings but strict delivery. Every entry of 2,000 ledgers of 50,000 is delayed; "
     "deadlines are random over 30 days that begin in a week: 17 M segments of six. Memory is anonymous resident memory; "
-    "idle means that a bucket was added, stored and deleted again. Adds are the rate of a million in calls of 10,000, "
+    "idle means that a bucket was added, stored and deleted again. Once with each `snapshotCodec`. Adds are the rate of a million in calls of 10,000, "
     "one by one, beside the rate of the first million. Lateness is of 20,000 a second in and out of the same tracker, each "
     "due twenty seconds after it is offered. Then mark-delete passes the ledgers of a week; then the service is killed, "
     "and started again: to the first answer, with its memory and its peak above an idle service's."
@@ -30,8 +30,14 @@ SETTINGS = {"isDelayedDeliveryDeliverAtTimeStrict": "true"}
 
 
 async def rows(run: Run) -> AsyncIterator[Row]:
-    """Measure once: it takes some minutes, and the first million has warmed up."""
-    month = Month(run, run.new_directory() / "tracker.db", time.time_ns() // 1_000_000 + 7 * DAY_MS)
+    """Measure each codec once: it takes some minutes, and the first million has warmed up."""
+    for codec in ("pulsar", "columnar"):
+        async for row in _rows_of(run, codec):
+            yield row
+
+
+async def _rows_of(run: Run, codec: str) -> AsyncIterator[Row]:
+    month = Month(run, codec, run.new_directory() / "tracker.db", time.time_ns() // 1_000_000 + 7 * DAY_MS)
     async with served(run, month.settings, data=month.data) as service:
         idle_bytes, _ = await month.idle(service)
         async with await service.client.open_tracker(TOPIC, "month") as session:
@@ -47,9 +53,10 @@ async def rows(run: Run) -> AsyncIterator[Row]:
 
 @dataclass(slots=True)
 class Month:
-    """One run: its file, the first deadline, and what it found."""
+    """One run: its codec, its file, the first deadline, and what it found."""
 
     run: Run
+    codec: str
     data: Path
     begin_ms: int
     samples: dict[tuple[str, str, Unit], float] = field(default_factory=dict)
@@ -57,7 +64,8 @@ class Month:
     @property
     def settings(self) -> dict[str, str]:
         """Settings of the service."""
-        return SETTINGS | {"delayedDeliveryMinIndexCountPerBucket": str(self.run.scale.bucket)}
+        bucket = str(self.run.scale.bucket)
+        return SETTINGS | {"delayedDeliveryMinIndexCountPerBucket": bucket, "snapshotCodec": self.codec}
 
     @property
     def ledgers(self) -> int:
@@ -76,7 +84,8 @@ class Month:
 
     def note(self, key: str, what: str, unit: Unit, value: float) -> None:
         """Record a number."""
-        self.samples[key, what, unit] = value
+        key = f"{key} columnar" if key == "month disk" and self.codec == "columnar" else key
+        self.samples[key, f"{self.codec}: {what}", unit] = value
 
     async def idle(self, service: Served) -> tuple[int, int]:
         """Return the memory and the peak of a service that has stored a bucket and deleted it, in bytes."""
