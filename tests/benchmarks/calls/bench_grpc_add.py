@@ -10,11 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from delayed_tracker.client import TrackerSession
-from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.columns import IndexColumns, Int64Array
+from delayed_tracker.v1 import tracker_pb2
+from delayed_tracker.wire.columns import pack_indexes
+from delayed_tracker.wire.message_columns import ADD_COLUMNS
 from tests.benchmarks.inputs.serving import TOPIC, Served, at_a_time, served
 from tests.benchmarks.inputs.shapes import BATCH, NOW_MS, Shape, batches, offered
 from tests.benchmarks.measure import Reading, Run, require
 from tests.benchmarks.peers.echo_peer import echo_calls
+from tests.benchmarks.peers.generator import generated_calls, generator
 from tests.benchmarks.peers.redis_peer import redis_adds
 from tests.benchmarks.rows import Row, Unit, per_second
 
@@ -26,6 +30,7 @@ ABOUT = (
     "on both sides, as here, of as many bytes, which are given back as they are: what it takes is not the tracker's."
 )
 IN_FLIGHT = 8
+_ADD_METHOD = "delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessages"
 _subscriptions = (f"adds {number}" for number in itertools.count())
 
 
@@ -72,11 +77,54 @@ async def rows(run: Run) -> AsyncIterator[Row]:
                 load = load_of(run, shape, size, in_flight=IN_FLIGHT)
                 key = "grpc add" if size == BATCH else f"grpc add {size}"
                 yield per_second(key, load.what, await _measured(run, service, load), load.count, shape)
+        async for row in _generated(run, service):
+            yield row
+        load = load_of(run, Shape.WEEK, 1, in_flight=0)
+        yield per_second("grpc add stream 1", load.what, await _measured(run, service, load), load.count, Shape.WEEK)
         load = load_of(run, Shape.WEEK, BATCH, in_flight=0)
         yield per_second("grpc add", load.what, await _measured(run, service, load), load.count, Shape.WEEK)
         for shape in Shape:
             load = load_of(run, shape, BATCH, in_flight=IN_FLIGHT, is_sealed=True)
             yield per_second("grpc add", load.what, await _measured(run, service, load), load.count, shape)
+
+
+async def _generated(run: Run, service: Served) -> AsyncIterator[Row]:
+    """Measure single adds by a compiled client, one at a time and several: each has a call of its own."""
+    command = generator()
+    if command is None:
+        run.skip("adds by a compiled client: needs Java and `make other-languages`")
+        return
+    for in_flight in (1, IN_FLIGHT):
+        load = load_of(run, Shape.WEEK, 1, in_flight=in_flight)
+        how = "one call at a time" if in_flight == 1 else f"{in_flight} calls at a time"
+        what = f"AddMessages of 1 by a compiled client (grpc-java, encoded ahead), {how}"
+        samples: list[float] = []
+        for counts in run.repeats(what):
+            subscription = next(_subscriptions)
+            async with await service.client.open_tracker(TOPIC, subscription) as session:
+                tracker = tracker_pb2.TrackerRef(topic=TOPIC, subscription=subscription)
+                head = tracker_pb2.AddMessagesRequest(tracker=tracker, epoch=session.epoch)
+                found = await generated_calls(
+                    command,
+                    service.process.grpc_address,
+                    _ADD_METHOD,
+                    [ADD_COLUMNS.encoded(head, pack_indexes(*_columns_of(part))) for part in load.parts],
+                    warm_ups=len(load.parts) // 4,
+                    in_flight=in_flight,
+                    directory=run.new_directory(),
+                )
+                require(what, (await session.stats()).pending_count == load.count)
+                await session.delete()
+            run.note(
+                f"{found.calls / found.seconds:,.0f} calls/s, p50 {found.p50_us:.0f} us, p99 {found.p99_us:.0f} us"
+            )
+            if counts:
+                samples.append(found.seconds * 1e6 / found.calls)
+        yield Row(f"grpc generator {in_flight}", what, Unit.US_PER_CALL, tuple(samples), load.count, Shape.WEEK)
+
+
+def _columns_of(part: IndexColumns) -> tuple[Int64Array, Int64Array, Int64Array]:
+    return part.deliver_at_ms, part.ledger_id, part.entry_id
 
 
 def calls_of(run: Run, size: int) -> int:
