@@ -25,7 +25,8 @@ from tests.benchmarks.rows import Row, Unit, per_second
 ABOUT = (
     "The service is a process of its own with default settings over SQLite; the client, an asyncio program with numpy "
     "columns, runs beside it on the same cores. Adds that one session makes at the same time share calls, of which one "
-    "is under way, or two of large ones; a stream sends each batch as a message of its own. Redis, where it is measured: ZADD of as "
+    "is under way, or two of large ones; in a stream, single positions share messages in the same way. A compiled client makes a call for each add: what it takes is "
+    "the service's share. Redis, where it is measured: ZADD of as "
     "many members, as many commands under way, one connection, hiredis, nothing written to disk. Echo: grpc.aio "
     "on both sides, as here, of as many bytes, which are given back as they are: what it takes is not the tracker's."
 )

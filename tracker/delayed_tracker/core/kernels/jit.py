@@ -21,7 +21,6 @@ starts. Functions that kernels call are :func:`jitable`; what else numba has to 
 :func:`before_compiling` decorates. All of it is done when the first kernel is loaded.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -48,15 +47,13 @@ BOOLEAN: Final = ArgumentType("boolean")
 COLUMN: Final = ArgumentType("int64", is_column=True)
 OCTETS: Final = ArgumentType("uint8", is_column=True)
 
-_registering = threading.RLock()
 _registrations: Final[list[Callable[[], None]]] = []
-"""What numba has to know before the next kernel is loaded."""
+"""Registrations with numba that have to precede the next kernel."""
 
 
 def before_compiling(register: Callable[[], None]) -> Callable[[], None]:
     """Call a function that imports numba, to register what kernels use, before the next kernel is loaded."""
-    with _registering:
-        _registrations.append(register)
+    _registrations.append(register)
     return register
 
 
@@ -79,7 +76,7 @@ def _numba() -> ModuleType:
 def _compiler() -> ModuleType:
     """Return the module that compiles, when numba knows everything that was registered."""
     machine_code = _numba()
-    with _registering:
+    with machine_code.COMPILER_LOCK:  # a thread that comes meanwhile waits until all of it is registered
         while _registrations:
             _registrations.pop(0)()
     return machine_code

@@ -20,6 +20,9 @@ from numba.misc.appdirs import user_cache_dir
 UNUSABLE_CACHE: Final = (OSError, EOFError, UnpicklingError)
 """Errors of a cache that is full, damaged or gone, which must not cause a failure."""
 
+COMPILER_LOCK: Final = global_compiler_lock
+"""Held by the one thread that compiles or registers; it may take it again."""
+
 # numba creates the attributes of its configuration at run time.
 _settings: Final[Any] = config
 
@@ -73,7 +76,7 @@ def cached(function: Callable[..., Any], arguments: Sequence[tuple[str, bool]]) 
         NotCached: it would have to be compiled.
     """
     # While the lock is held, no other thread can begin to compile.
-    with global_compiler_lock, event.install_listener("numba:compile", _Refusal()):
+    with COMPILER_LOCK, event.install_listener("numba:compile", _Refusal()):
         return _compiled(function, arguments, ReadOnlyCacheLocator)
 
 
@@ -117,7 +120,7 @@ def cached_in(directory: str) -> Iterator[None]:
 
 def _keep_in_cache(dispatcher: Any, locator: type[UserProvidedCacheLocator]) -> None:
     """Set the cache of one kernel. numba reads its settings only at this moment; they are restored afterwards."""
-    with global_compiler_lock:
+    with COMPILER_LOCK:
         chosen = _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES
         _settings.CACHE_DIR = cache_directory()
         # Otherwise numba would also try the directory of the source file.
