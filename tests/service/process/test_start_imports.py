@@ -34,7 +34,7 @@ async def main():
     await server.stop()
 
 asyncio.run(main())
-print(sorted({"numba", "llvmlite", "numpy.ma", "uvloop", "pandas"} & sys.modules.keys()))
+print(sorted({"numba", "llvmlite", "numpy.ma"} & sys.modules.keys()))
 """
 
 
