@@ -33,6 +33,7 @@ WORDS: Final = (
     (r"(\n    def add_columns)", r"\n__ADD_SOON__\1"),
     (r" At most two calls of a session are in flight\.\s+Batches[^.]*\.", ""),
     (r"\n\n        Hand-offs share calls as leased polls do\.[^\n]*\n        \"\"\"", '"""'),
+    (r"Small batches share requests while one is unanswered, for ``flush_delay_s`` at most\.\s+", ""),
     (r" An ack that is cancelled before it is sent is dropped\.", ""),
     (
         r"in a batch with others, and the result is its own\.",

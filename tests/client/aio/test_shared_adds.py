@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.client import AddAnswer, DelayedTrackerClient, Position, SessionClosed, Unavailable
-from delayed_tracker.client.aio.shared_adds import CALLS_MAX, PackedIndexes, SharedAdds, parts_of
+from delayed_tracker.client.aio.shared_adds import CALLS_MAX, PackedIndexes, SharedAdds
+from delayed_tracker.client.queues.batching import parts_of
 from delayed_tracker.client.rules.session import Claim
 from delayed_tracker.wire.columns import int_column, pack
 from tests.service.harness.shell import KEY, running_service

@@ -152,3 +152,24 @@ def test_a_kernel_that_is_not_cached_is_not_compiled_unless_it_is_loaded(tmp_pat
     assert doubled(np.arange(3)).tolist() == [0, 2, 4]
     with pytest.raises(TypeError, match="No matching definition"):
         doubled(np.arange(3.0))
+
+
+@jit_only
+def test_a_kernel_that_is_not_cached_runs_as_written_until_it_is_loaded(tmp_path: Path):
+    """A call that comes before the kernels are loaded does not compile."""
+    family = Kernels()
+
+    @family.add(COLUMN)
+    def total(values):
+        found = 0
+        for value in values:
+            found += value
+        return found
+
+    with cached_in(str(tmp_path)):
+        total.load_or_interpret()
+        assert total(np.arange(5)) == 10
+        assert not total.is_loaded
+        total.load()
+        assert total.is_loaded
+        assert total(np.arange(5)) == 10

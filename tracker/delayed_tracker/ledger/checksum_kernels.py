@@ -10,14 +10,9 @@ from typing import Any, Final
 
 import google_crc32c
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.core.registry import cpu_target
-from numba.extending import intrinsic, overload, register_jitable
 from numpy.typing import NDArray
 
-from delayed_tracker.core.kernels.jit import COLUMN, OCTETS, Kernels
+from delayed_tracker.core.kernels.jit import COLUMN, OCTETS, Kernels, before_compiling, jitable
 
 Int64Array = NDArray[np.int64]
 UInt8Array = NDArray[np.uint8]
@@ -47,7 +42,7 @@ _CRC32_TABLES: Final = _crc_tables(0xEDB88320)
 _CRC32C_TABLES: Final = _crc_tables(0x82F63B78)
 
 
-@register_jitable
+@jitable()
 def _extend_by_tables(tables: UInt32Array, crc: Int, octets: UInt8Array, start: Int, end: Int) -> Int:
     crc = np.int64(crc) ^ 0xFFFFFFFF
     at = start
@@ -70,14 +65,29 @@ def _extend_by_tables(tables: UInt32Array, crc: Int, octets: UInt8Array, start: 
     return crc ^ 0xFFFFFFFF
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _little_32(octets: UInt8Array, at: Int) -> Int:
     low = np.int64(octets[at]) | np.int64(octets[at + 1]) << 8
     return low | np.int64(octets[at + 2]) << 16 | np.int64(octets[at + 3]) << 24
 
 
+def _extend_crc32c(crc: Int, octets: UInt8Array, start: Int, end: Int) -> Int:
+    """Extend the CRC32C ``crc`` (0 for no bytes) by ``octets[start:end]``."""
+    return int(google_crc32c.extend(int(crc), octets[start:end].tobytes()))
+
+
+def _extend_crc32(crc: Int, octets: UInt8Array, start: Int, end: Int) -> Int:
+    """Extend the CRC-32 ``crc`` (0 for no bytes) by ``octets[start:end]``."""
+    return zlib.crc32(octets[start:end].tobytes(), int(crc))
+
+
 def _crc32c_instruction(octet_count: int) -> Callable[..., Any]:
     """Return the x86-64 SSE 4.2 instruction for this many octets. It is seven times as fast as tables."""
+    from llvmlite import ir  # noqa: PLC0415  # as numba
+    from numba import types  # noqa: PLC0415  # see the rules of kernels
+    from numba.core import cgutils  # noqa: PLC0415
+    from numba.extending import intrinsic  # noqa: PLC0415
+
     wide = 64 if octet_count == 8 else 32
 
     @intrinsic
@@ -101,51 +111,45 @@ def _crc32c_instruction(octet_count: int) -> Callable[..., Any]:
     return extend
 
 
-_crc32c_of_8: Final = _crc32c_instruction(8)
-_crc32c_of_4: Final = _crc32c_instruction(4)
-_crc32c_of_1: Final = _crc32c_instruction(1)
+@before_compiling
+def _register_extensions() -> None:
+    from numba.core.registry import cpu_target  # noqa: PLC0415  # see the rules of kernels
+    from numba.extending import overload  # noqa: PLC0415
 
+    crc32c_of_8 = _crc32c_instruction(8)
+    crc32c_of_4 = _crc32c_instruction(4)
+    crc32c_of_1 = _crc32c_instruction(1)
 
-def _extend_crc32c(crc: Int, octets: UInt8Array, start: Int, end: Int) -> Int:
-    """Extend the CRC32C ``crc`` (0 for no bytes) by ``octets[start:end]``."""
-    return int(google_crc32c.extend(int(crc), octets[start:end].tobytes()))
+    @overload(_extend_crc32c, strict=False)
+    def compile_extend_crc32c(*_types: Any) -> Callable[..., Any]:
+        def by_instruction(crc: Any, octets: Any, start: Any, end: Any) -> Any:
+            state = np.uint64(crc) ^ np.uint64(0xFFFFFFFF)
+            at = start
+            while at + 8 <= end:
+                state = crc32c_of_8(state, octets, at)
+                at += 8
+            if at + 4 <= end:
+                state = crc32c_of_4(state, octets, at)
+                at += 4
+            while at < end:
+                state = crc32c_of_1(state, octets, at)
+                at += 1
+            return np.int64(state ^ np.uint64(0xFFFFFFFF))
 
+        def by_tables(crc: Any, octets: Any, start: Any, end: Any) -> Any:
+            return _extend_by_tables(_CRC32C_TABLES, crc, octets, start, end)
 
-@overload(_extend_crc32c, strict=False)
-def _compile_extend_crc32c(*_types: Any) -> Callable[..., Any]:
-    def by_instruction(crc: Any, octets: Any, start: Any, end: Any) -> Any:
-        state = np.uint64(crc) ^ np.uint64(0xFFFFFFFF)
-        at = start
-        while at + 8 <= end:
-            state = _crc32c_of_8(state, octets, at)
-            at += 8
-        if at + 4 <= end:
-            state = _crc32c_of_4(state, octets, at)
-            at += 4
-        while at < end:
-            state = _crc32c_of_1(state, octets, at)
-            at += 1
-        return np.int64(state ^ np.uint64(0xFFFFFFFF))
+        # Take the target that code is compiled for, which is part of the cache's key, and not the processor that
+        # compiles.
+        triple, _, features = cpu_target.target_context.codegen().magic_tuple()
+        return by_instruction if triple.startswith("x86_64") and "+sse4.2" in features else by_tables
 
-    def by_tables(crc: Any, octets: Any, start: Any, end: Any) -> Any:
-        return _extend_by_tables(_CRC32C_TABLES, crc, octets, start, end)
+    @overload(_extend_crc32, strict=False)
+    def compile_extend_crc32(*_types: Any) -> Callable[..., Any]:
+        def by_tables(crc: Any, octets: Any, start: Any, end: Any) -> Any:
+            return _extend_by_tables(_CRC32_TABLES, crc, octets, start, end)
 
-    # Take the target that code is compiled for, which is part of the cache's key, and not the processor that compiles.
-    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return by_instruction if triple.startswith("x86_64") and "+sse4.2" in features else by_tables
-
-
-def _extend_crc32(crc: Int, octets: UInt8Array, start: Int, end: Int) -> Int:
-    """Extend the CRC-32 ``crc`` (0 for no bytes) by ``octets[start:end]``."""
-    return zlib.crc32(octets[start:end].tobytes(), int(crc))
-
-
-@overload(_extend_crc32, strict=False)
-def _compile_extend_crc32(*_types: Any) -> Callable[..., Any]:
-    def by_tables(crc: Any, octets: Any, start: Any, end: Any) -> Any:
-        return _extend_by_tables(_CRC32_TABLES, crc, octets, start, end)
-
-    return by_tables
+        return by_tables
 
 
 @KERNELS.add(OCTETS, COLUMN, COLUMN)
@@ -157,19 +161,19 @@ def crc32c_of_each(octets: UInt8Array, start: Int64Array, end: Int64Array) -> In
     return crc
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _big_32(octets: UInt8Array, at: Int) -> Int:
     high = np.int64(octets[at]) << 24 | np.int64(octets[at + 1]) << 16
     return high | np.int64(octets[at + 2]) << 8 | np.int64(octets[at + 3])
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _signed_32(value: Int) -> Int:
     """Return the lowest 32 bits as a signed number."""
     return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _big_64(octets: UInt8Array, at: Int) -> Int:
     return _signed_32(_big_32(octets, at)) << 32 | _big_32(octets, at + 4)
 

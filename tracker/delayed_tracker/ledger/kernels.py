@@ -11,13 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic, overload, register_jitable
 from numpy.typing import NDArray
 
-from delayed_tracker.core.kernels.jit import COLUMN, INT64, OCTETS, Kernels
+from delayed_tracker.core.kernels.jit import BOOLEAN, COLUMN, INT64, OCTETS, Kernels, before_compiling, jitable
 
 Int64Array = NDArray[np.int64]
 UInt8Array = NDArray[np.uint8]
@@ -82,60 +78,66 @@ _ZERO: Int = np.int64(0)
 KERNELS: Final = Kernels()
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _octet(octets: UInt8Array, at: Int) -> Int:
     # An unsigned index needs no check for a negative index.
     return np.int64(octets[np.uintp(at)])
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _big_32(octets: UInt8Array, at: Int) -> Int:
     high = _octet(octets, at) << 24 | _octet(octets, at + 1) << 16
     return high | _octet(octets, at + 2) << 8 | _octet(octets, at + 3)
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _signed_32(value: Int) -> Int:
     """Return the lowest 32 bits as a signed number."""
     return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _big_64(octets: UInt8Array, at: Int) -> Int:
     return _signed_32(_big_32(octets, at)) << 32 | _big_32(octets, at + 4)
-
-
-@intrinsic
-def _prefetch_line(_typing: Any, octets: Any, _at: Any) -> Any:
-    """Start to load the cache line of an octet. Does nothing if the octet is outside of the array."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        place = cgutils.pointer_add(builder, array.data, arguments[1])  # type: ignore[no-untyped-call]
-        number = ir.IntType(32)
-        function = builder.module.declare_intrinsic(
-            "llvm.prefetch", [place.type], ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        )
-        for_reading, as_long_as_possible, not_code = number(0), number(3), number(1)
-        builder.call(function, [place, for_reading, as_long_as_possible, not_code])
-        return context.get_dummy_value()
-
-    return types.void(octets, types.intp), generate
 
 
 def _prefetch(octets: UInt8Array, at: Int) -> None:
     """Do nothing; only compiled code prefetches."""
 
 
-@overload(_prefetch, strict=False)
-def _compile_prefetch(*_types: Any) -> Callable[..., Any]:
-    def compiled(octets: Any, at: Any) -> None:
-        _prefetch_line(octets, at)  # type: ignore[call-arg]  # numba gives the first
+@before_compiling
+def _register_prefetch() -> None:
+    from llvmlite import ir  # noqa: PLC0415  # as numba
+    from numba import types  # noqa: PLC0415  # see the rules of kernels
+    from numba.core import cgutils  # noqa: PLC0415
+    from numba.extending import intrinsic, overload  # noqa: PLC0415
 
-    return compiled
+    @intrinsic
+    def prefetch_line(_typing: Any, octets: Any, _at: Any) -> Any:
+        """Start to load the cache line of an octet. Does nothing if the octet is outside of the array."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            place = cgutils.pointer_add(builder, array.data, arguments[1])  # type: ignore[no-untyped-call]
+            number = ir.IntType(32)
+            function = builder.module.declare_intrinsic(
+                "llvm.prefetch", [place.type], ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+            )
+            for_reading, as_long_as_possible, not_code = number(0), number(3), number(1)
+            builder.call(function, [place, for_reading, as_long_as_possible, not_code])
+            return context.get_dummy_value()
+
+        return types.void(octets, types.intp), generate
+
+    @overload(_prefetch, strict=False)
+    def compile_prefetch(*_types: Any) -> Callable[..., Any]:
+        def compiled(octets: Any, at: Any) -> None:
+            prefetch_line(octets, at)  # type: ignore[call-arg]  # numba gives the first
+
+        return compiled
 
 
-@KERNELS.add(OCTETS, INT64, INT64, types.boolean)
+@KERNELS.add(OCTETS, INT64, INT64, BOOLEAN)
 def walk_log(octets: UInt8Array, position: int, count_max: int, direct: bool) -> tuple[Int64Array, Int]:
     """Return the records of an entry log from a position on, up to the first record that needs a closer check.
 
@@ -198,13 +200,13 @@ def gather(octets: UInt8Array, start: Int64Array, end: Int64Array) -> UInt8Array
     return gathered
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _little_32(octets: UInt8Array, at: Int) -> Int:
     low = _octet(octets, at) | _octet(octets, at + 1) << 8
     return low | _octet(octets, at + 2) << 16 | _octet(octets, at + 3) << 24
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
     """Return the 64 bits of a varint and its end. The end is -1 if it is cut short or has more than ten octets."""
     if at >= end:
@@ -222,7 +224,7 @@ def _varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
     return _long_varint(octets, at, end)
 
 
-@register_jitable
+@jitable()
 def _long_varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
     value = np.int64(0)
     shift = 0
@@ -236,7 +238,7 @@ def _long_varint(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
     return value, np.int64(-1)
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _tag(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
     """Return a tag of one octet, or of two if one is too few, and its end; 0 for any other. ``at`` is below ``end``."""
     tag = _octet(octets, at)
@@ -248,7 +250,7 @@ def _tag(octets: UInt8Array, at: Int, end: Int) -> tuple[Int, Int]:
     return (tag if tag >> 3 else np.int64(0)), at
 
 
-@register_jitable
+@jitable()
 def _skip(octets: UInt8Array, wire_type: Int, at: Int, end: Int) -> Int:
     """Return the end of a field's value, or -1. Groups are not skipped."""
     if wire_type == _VARINT:
@@ -265,14 +267,14 @@ def _skip(octets: UInt8Array, wire_type: Int, at: Int, end: Int) -> Int:
     return at if at <= end else np.int64(-1)
 
 
-@register_jitable
+@jitable()
 def _skip_field(octets: UInt8Array, at: Int, end: Int) -> Int:
     """Return the end of the field whose tag is at ``at``, or -1."""
     tag, at = _tag(octets, at, end)
     return _skip(octets, tag & 7, at, end) if tag else np.int64(-1)
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _has_key_and_value(octets: UInt8Array, at: Int, end: Int) -> bool:
     """Return True if a message consists of fields 1 and 2, both of bytes, each at least once."""
     # Nearly all are a short key and a short value.
@@ -285,7 +287,7 @@ def _has_key_and_value(octets: UInt8Array, at: Int, end: Int) -> bool:
     return _has_long_key_and_value(octets, at, end)
 
 
-@register_jitable
+@jitable()
 def _has_long_key_and_value(octets: UInt8Array, at: Int, end: Int) -> bool:
     seen: Int = 0
     while 0 <= at < end:

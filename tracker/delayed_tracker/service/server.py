@@ -1,7 +1,7 @@
 """The whole service: creates, connects, starts and stops its parts.
 
-Start: bind both addresses, answer HTTP (live, not ready), load the kernels (or compile them in the background), open
-the storage and the ledgers, answer gRPC, report ready. Stop: report NOT_SERVING, refuse new calls, end waiting polls,
+Start: bind both addresses, answer HTTP (live, not ready), open the storage and the ledgers, answer gRPC, report ready,
+load the kernels (or compile them in the background). Stop: report NOT_SERVING, refuse new calls, end waiting polls,
 finish effects, close connections, close the storage and the ledgers. A stop takes no longer than the grace period. Work
 that it cuts off is safe, because a snapshot is stored completely or not at all.
 """
@@ -201,7 +201,7 @@ class TrackerServer:
             http.set_connections_max(caps.http)
             await http.start()
             undo.push_async_callback(self._kernels.stop)
-            await self._kernels.start()
+            self._kernels.start_later()
             await self._start_storage()
             undo.push_async_callback(self.ledgers.close)
             await self.ledgers.start()

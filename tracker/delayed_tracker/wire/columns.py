@@ -61,7 +61,12 @@ def pack_positions(ledger_ids: IntColumn, entry_ids: IntColumn) -> tuple[bytes, 
 
 def pack_indexes(deliver_at_ms: IntColumn, ledger_ids: IntColumn, entry_ids: IntColumn) -> tuple[bytes, bytes, bytes]:
     """Return three index columns, packed; raises InvalidInput for bad values and for unequal lengths."""
-    require_equal_lengths(deliver_at_ms=deliver_at_ms, ledger_ids=ledger_ids, entry_ids=entry_ids)
+    try:
+        are_equal = len(deliver_at_ms) == len(ledger_ids) == len(entry_ids)
+    except TypeError:
+        are_equal = False
+    if not are_equal:
+        require_equal_lengths(deliver_at_ms=deliver_at_ms, ledger_ids=ledger_ids, entry_ids=entry_ids)
     return (
         pack("deliver_at_ms", deliver_at_ms),
         pack("ledger_ids", ledger_ids),

@@ -18,10 +18,9 @@ Source: RoaringFormatSpec; ``RoaringBitmap.runOptimize``.
 from typing import Final
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from delayed_tracker.core.kernels.jit import COLUMN, INT64, OCTETS, Kernels
+from delayed_tracker.core.kernels.jit import COLUMN, INT64, OCTETS, Kernels, jitable
 
 Int64Array = NDArray[np.int64]
 UInt8Array = NDArray[np.uint8]
@@ -50,7 +49,7 @@ _OFFSETS_FROM: Final = 4
 KERNELS: Final = Kernels()
 
 
-@register_jitable
+@jitable()
 def _put_varint(octets: UInt8Array, at: Int, value: Int) -> Int:
     while value >= 0x80:
         octets[at] = (value & 0x7F) | 0x80
@@ -60,7 +59,7 @@ def _put_varint(octets: UInt8Array, at: Int, value: Int) -> Int:
     return at + 1
 
 
-@register_jitable
+@jitable()
 def _varint_width(value: Int) -> int:
     width = 1
     while value >= 0x80:
@@ -69,7 +68,7 @@ def _varint_width(value: Int) -> int:
     return width
 
 
-@register_jitable
+@jitable()
 def _put_little(octets: UInt8Array, at: Int, value: Int, size: int) -> Int:
     """Write the lowest ``size`` bytes of a value, lowest first."""
     for number in range(size):
@@ -118,7 +117,7 @@ def distance_bounds(values: Int64Array) -> tuple[Int, Int]:
     return least, greatest
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _octet(octets: UInt8Array, at: Int) -> np.int64:
     """Return one octet; ``at`` is 0 or more.
 
@@ -128,7 +127,7 @@ def _octet(octets: UInt8Array, at: Int) -> np.int64:
 
 
 # A call for each token would double the time of reading.
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _read_varint(octets: UInt8Array, at: Int) -> tuple[Int, Int]:
     """Read a canonical varint of up to 63 bits; return its value, or -1 for any other bytes, and its end."""
     value = _octet(octets, at)
@@ -146,7 +145,7 @@ def _read_varint(octets: UInt8Array, at: Int) -> tuple[Int, Int]:
     return (value if 0 < octet < 0x80 else np.int64(-1)), at
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _read_deadline(octets: UInt8Array, at: Int) -> tuple[Int, Int]:
     """Read like :func:`_read_varint`, but twice as fast for six octets: milliseconds of the years 1971 to 2109."""
     first, second, third = _octet(octets, at), _octet(octets, at + 1), _octet(octets, at + 2)
@@ -294,7 +293,7 @@ def encode_segment_metadata(
     return octets[:at], -1
 
 
-@register_jitable
+@jitable()
 def _body_bytes(size: Int, run_count: Int) -> Int:
     """Return the size of a container of ``size`` values: as runs, or plain if ``run_count`` is 0."""
     if run_count:
@@ -302,7 +301,7 @@ def _body_bytes(size: Int, run_count: Int) -> Int:
     return 2 * size if size <= _ARRAY_VALUES_MAX else _BITSET_BYTES
 
 
-@register_jitable
+@jitable()
 def _put_bitmap(octets: UInt8Array, at: Int, values: Int64Array, first_row: Int64Array, run_count: Int64Array) -> Int:
     """Write one bitmap; return its end.
 

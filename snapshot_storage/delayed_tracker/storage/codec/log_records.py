@@ -105,6 +105,8 @@ def _places(*positions: Position) -> tuple[Int64Array, Int64Array]:
 
 def _encode(kind: int, *columns: Int64Array) -> bytes:
     parts = [_HEADER.pack(kind, len(columns[0]))]
+    if len(columns[0]) == 1:  # nothing can overflow, and numpy's block costs more than all the rest
+        return b"".join((*parts, *(_COLUMN.pack(0, int(column[0]), 0) for column in columns)))
     # Distances wrap around, as the sums do that undo it; a kernel that is not compiled would warn.
     with np.errstate(over="ignore"):
         for column in columns:

@@ -10,7 +10,8 @@ from delayed_tracker.client.aio.calls import Calls, StreamCall, stop_at_end
 from delayed_tracker.client.aio.shared_adds import SharedAdds
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.model.bounds import require_type
-from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch
+from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch, StreamRoom
 from delayed_tracker.client.rules.session import Claim, SessionRules
 from delayed_tracker.wire.columns import pack_indexes
 
@@ -51,17 +52,17 @@ class Adds:
         require_type("batches", batches, AsyncIterable, "give an asynchronous iterable, such as an async generator")
         stream = self._rules.add_stream()
         call = self._calls.add_stream()
-        room = asyncio.Semaphore(self._calls.settings.stream_batches_max)
-        all_sent = asyncio.Event()
-        sender = asyncio.create_task(_send_stream(call, stream, batches, room, all_sent))
+        sending = _Sending(call, stream, self._calls.settings)
+        sender = asyncio.create_task(sending.send(batches))
         stop_at_end(sender, call)
         try:
             async for response in call:
-                answer = stream.answered(response)
-                if answer is not None:
-                    room.release()
+                answers = stream.answered(response)
+                sending.notify()
+                for answer in answers:
+                    sending.release()
                     yield answer
-            stream.ended(all_sent=all_sent.is_set())
+            stream.ended(all_sent=sending.has_sent_all)
             await asyncio.wait({sender})
             if not sender.cancelled():
                 sender.result()
@@ -77,20 +78,74 @@ class Adds:
         await self._buffer.close()
 
 
-async def _send_stream(
-    call: StreamCall,
-    stream: AddStream,
-    batches: AsyncIterable[IndexBatch],
-    room: asyncio.Semaphore,
-    all_sent: asyncio.Event,
-) -> None:
-    try:
-        async for batch in batches:
-            await room.acquire()
-            for request in stream.requests(batch):
-                await call.write(request)
-    finally:
-        # Also after an error of the batches: sent requests are answered first, then the reader raises the error.
-        if not call.done():
-            all_sent.set()
-            await call.done_writing()
+class _Sending:
+    """Sender of one stream: one task reads the batches, another writes their requests.
+
+    Two, because batches that share a request may be complete while the next batch does not come.
+    """
+
+    def __init__(self, call: StreamCall, stream: AddStream, settings: ClientSettings) -> None:
+        self.has_sent_all = False
+        """True if nothing more is sent, also after an error of the batches."""
+        self._call = call
+        self._stream = stream
+        self._has_news = asyncio.Event()
+        self._room = StreamRoom(settings)
+        self._has_room = asyncio.Event()
+        self._flush_delay_s = settings.flush_delay_s
+        self._flush: asyncio.TimerHandle | None = None
+        """Timer that sends the batches that wait, if no answer that the caller reads does so before."""
+
+    def notify(self) -> None:
+        """Continue if there is something to write."""
+        if self._stream.outgoing or self._stream.is_complete:
+            self._has_news.set()
+
+    def release(self) -> None:
+        """Make room for another batch: the caller has the answer to one."""
+        self._room.release()
+        self._has_room.set()
+
+    async def send(self, batches: AsyncIterable[IndexBatch]) -> None:
+        """Send all batches, then raise the error that ended them, if there was one."""
+        reading = asyncio.create_task(self._put_all(batches))
+        try:
+            await self._write_all()
+            await reading
+        finally:
+            reading.cancel()
+            if self._flush is not None:
+                self._flush.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            # Also after an error of the batches: sent requests are answered first, then the reader raises the error.
+            if not self._call.done():
+                self.has_sent_all = True
+                await self._call.done_writing()
+
+    async def _put_all(self, batches: AsyncIterable[IndexBatch]) -> None:
+        try:
+            async for batch in batches:
+                while not self._room.is_there:
+                    self._has_room.clear()
+                    await self._has_room.wait()
+                self._room.take(self._stream.put(batch))
+                self.notify()
+                if self._flush is None and self._stream.has_waiting:
+                    self._flush = asyncio.get_running_loop().call_later(self._flush_delay_s, self._send_waiting)
+        finally:
+            self._stream.complete()
+            self.notify()
+
+    def _send_waiting(self) -> None:
+        self._flush = None
+        self._stream.send_waiting()
+        self.notify()
+
+    async def _write_all(self) -> None:
+        outgoing = self._stream.outgoing
+        while not self._stream.is_complete or outgoing:
+            while outgoing:
+                await self._call.write(outgoing.popleft())
+            if not self._stream.is_complete:
+                self._has_news.clear()
+                await self._has_news.wait()

@@ -116,7 +116,8 @@ class TrackerSession(TrackerView):
     async def add_stream(self, batches: AsyncIterable[IndexBatch]) -> AsyncIterator[AddAnswer]:
         """Add batch after batch over one stream, for replays: answers arrive while later batches are in flight.
 
-        At most ``stream_batches_max`` batches are unanswered; below that, the next one is read from ``batches``. If an
+        Small batches share requests while one is unanswered, for ``flush_delay_s`` at most. At most
+        ``stream_batches_max`` batches are unanswered; below that, the next one is read from ``batches``. If an
         error ends the stream, the answered batches are applied; the others may be. A stream has no time limit and does
         not wait for a service that is being restarted: begin another after Unavailable. To leave early, close the
         iterator: ``async with contextlib.aclosing(session.add_stream(batches)) as answers``.

@@ -8,15 +8,14 @@ wins.
 """
 
 import asyncio
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Final, TypeAlias
 
 from delayed_tracker.client.model.answers import AddAnswer
 from delayed_tracker.client.queues.add_queue import perhaps_sent
+from delayed_tracker.client.queues.batching import parts_of
 from delayed_tracker.client.rules.session import Claim
 from delayed_tracker.core.values.errors import DelayedTrackerError
 
@@ -152,26 +151,3 @@ def _fail(batches: list[_Waiting], error: DelayedTrackerError) -> None:
     for each in batches:
         if not each.outcome.done():
             each.outcome.set_exception(error)
-
-
-def parts_of(answer: AddAnswer, counts: Sequence[int]) -> Iterator[AddAnswer]:
-    """Yield the answer to each batch of a call, in their order; offsets count from each batch's first position."""
-    for first, end in pairwise(accumulate(counts, initial=0)):
-        due = _between(answer.due_offsets, first, end)
-        duplicate = _between(answer.duplicate_offsets, first, end)
-        beyond = _between(answer.beyond_max_delay_offsets, first, end)
-        below = _between(answer.below_mark_delete_offsets, first, end)
-        yield AddAnswer(
-            added_count=end - first - len(due) - len(duplicate) - len(beyond) - len(below),
-            due_offsets=due,
-            duplicate_offsets=duplicate,
-            beyond_max_delay_offsets=beyond,
-            below_mark_delete_offsets=below,
-            offered_through=answer.offered_through,
-        )
-
-
-def _between(offsets: tuple[int, ...], first: int, end: int) -> tuple[int, ...]:
-    if not offsets:
-        return ()
-    return tuple(offset - first for offset in offsets[bisect_left(offsets, first) : bisect_left(offsets, end)])

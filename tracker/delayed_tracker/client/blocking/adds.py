@@ -10,7 +10,7 @@ from delayed_tracker.client.blocking.add_buffer import AddBuffer
 from delayed_tracker.client.blocking.calls import Calls
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.model.bounds import require_type
-from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch
+from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch, StreamRoom
 from delayed_tracker.client.rules.session import Claim, SessionRules
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.wire.columns import pack_indexes
@@ -50,12 +50,12 @@ class Adds:
     def stream(self, batches: Iterable[IndexBatch]) -> Generator[AddAnswer, None, None]:
         """Send batches over one stream; gRPC's thread sends while the caller's thread reads the answers."""
         require_type("batches", batches, Iterable, "give an iterable, such as a generator")
-        sending = _Sending(self._rules.add_stream(), batches, self._calls.settings.stream_batches_max)
+        sending = _Sending(self._rules.add_stream(), batches, StreamRoom(self._calls.settings))
         call = self._calls.add_stream(sending.requests())
         try:
             for response in call:
-                answer = sending.answered(response)
-                if answer is not None:
+                for answer in sending.answered(response):
+                    sending.release()
                     yield answer
             sending.ended()
         except grpc.RpcError as error:
@@ -72,11 +72,12 @@ class Adds:
 class _Sending:
     """Sender of one stream: gRPC's thread sends the requests while the caller's thread reads the answers."""
 
-    def __init__(self, stream: AddStream, batches: Iterable[IndexBatch], batches_max: int) -> None:
+    def __init__(self, stream: AddStream, batches: Iterable[IndexBatch], room: StreamRoom) -> None:
         self._stream = stream
         self._batches = batches
-        self._room = threading.Semaphore(batches_max)
-        self._lock = threading.Lock()
+        self._room = room
+        self._changed = threading.Condition()
+        """Guards everything here; notified when there is room, or when the stream is stopped."""
         self._stopped = False
         self._all_sent = False
         self._error: Exception | None = None
@@ -85,24 +86,28 @@ class _Sending:
         """Yield the requests of every batch when there is room for them; ends at the first error."""
         try:
             for batch in self._batches:
-                self._room.acquire()
-                if self._stopped:
-                    return
-                with self._lock:
-                    requests = self._stream.requests(batch)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._room.is_there or self._stopped)
+                    if self._stopped:
+                        return
+                    self._room.take(self._stream.put(batch))
+                    requests = self._stream.take_outgoing()
                 yield from requests
         except Exception as error:  # noqa: BLE001  # raised again in the caller's thread
             self._error = error
         finally:
             self._all_sent = True
 
-    def answered(self, response: pb.AddMessagesStreamResponse) -> AddAnswer | None:
-        """Apply an answer; a batch that is wholly answered makes room for another."""
-        with self._lock:
-            answer = self._stream.answered(response)
-        if answer is not None:
+    def answered(self, response: pb.AddMessagesStreamResponse) -> list[AddAnswer]:
+        """Apply an answer."""
+        with self._changed:
+            return self._stream.answered(response)
+
+    def release(self) -> None:
+        """Make room for another batch: the caller has the answer to one."""
+        with self._changed:
             self._room.release()
-        return answer
+            self._changed.notify()
 
     def ended(self) -> None:
         """Apply the end of the stream; raises the error of the sending thread, if there was one."""
@@ -112,5 +117,6 @@ class _Sending:
 
     def stop(self) -> None:
         """Let gRPC's thread end, because the caller reads no more answers."""
-        self._stopped = True
-        self._room.release()
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()

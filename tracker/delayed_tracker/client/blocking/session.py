@@ -132,7 +132,8 @@ class TrackerSession(TrackerView):
     def add_stream(self, batches: Iterable[IndexBatch]) -> Iterator[AddAnswer]:
         """Add batch after batch over one stream, for replays: answers arrive while later batches are in flight.
 
-        At most ``stream_batches_max`` batches are unanswered; below that, the next one is read from ``batches``. If an
+        At most
+        ``stream_batches_max`` batches are unanswered; below that, the next one is read from ``batches``. If an
         error ends the stream, the answered batches are applied; the others may be. A stream has no time limit and does
         not wait for a service that is being restarted: begin another after Unavailable. To leave early, close the
         iterator: ``with contextlib.closing(session.add_stream(batches)) as answers``.

@@ -30,8 +30,10 @@ class ClientSettings:
     """... or this many seconds after the first of them."""
     buffer_max: int = 50_000
     """Single adds that are buffered or in flight; further adds wait for room."""
-    stream_batches_max: int = 16
-    """Batches of a stream in flight; the next one is not requested from the caller before one is answered."""
+    stream_batches_max: int = 1_000
+    """Batches of a stream in flight; the next one is not requested from the caller before one is answered ..."""
+    stream_positions_max: int = 100_000
+    """... nor while the batches in flight have this many positions."""
 
     def __post_init__(self) -> None:
         """Refuse values that no client can use; raises InvalidInput."""

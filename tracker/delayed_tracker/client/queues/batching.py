@@ -1,16 +1,19 @@
 """Sends long columns in several calls, and reduces their size to a limit that the service returns.
 
 A call that was refused as too large applied nothing. The same positions are sent again in smaller batches, and later
-calls keep the limit.
+calls keep the limit. Conversely, the answer to a call that several small batches shared is divided among them.
 """
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 from google.protobuf.message import Message
 
 from delayed_tracker.client.errors import BatchTooLarge
+from delayed_tracker.client.model.answers import AddAnswer
 from delayed_tracker.client.model.exchange import Exchange, ask
 from delayed_tracker.wire.calls import MessageDecoder
 from delayed_tracker.wire.column_fields import ColumnFields
@@ -75,3 +78,30 @@ class Batches:
             return False
         self.batch_max = limit
         return True
+
+
+def parts_of(answer: AddAnswer, counts: Sequence[int]) -> Iterator[AddAnswer]:
+    """Yield the answer to each batch of a call, in their order; offsets count from each batch's first position."""
+    if answer.added_count == sum(counts):
+        for count in counts:
+            yield AddAnswer(count, offered_through=answer.offered_through)
+        return
+    for first, end in pairwise(accumulate(counts, initial=0)):
+        due = _between(answer.due_offsets, first, end)
+        duplicate = _between(answer.duplicate_offsets, first, end)
+        beyond = _between(answer.beyond_max_delay_offsets, first, end)
+        below = _between(answer.below_mark_delete_offsets, first, end)
+        yield AddAnswer(
+            added_count=end - first - len(due) - len(duplicate) - len(beyond) - len(below),
+            due_offsets=due,
+            duplicate_offsets=duplicate,
+            beyond_max_delay_offsets=beyond,
+            below_mark_delete_offsets=below,
+            offered_through=answer.offered_through,
+        )
+
+
+def _between(offsets: tuple[int, ...], first: int, end: int) -> tuple[int, ...]:
+    if not offsets:
+        return ()
+    return tuple(offset - first for offset in offsets[bisect_left(offsets, first) : bisect_left(offsets, end)])

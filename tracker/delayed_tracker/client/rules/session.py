@@ -54,6 +54,8 @@ class SessionRules(ViewRules):
     def __init__(self, settings: ClientSettings, topic: str, subscription: str, opened: OpenAnswer) -> None:
         super().__init__(settings, topic, subscription)
         self.epoch = opened.epoch
+        self._add_head = pb.AddMessagesRequest(tracker=self.tracker, epoch=opened.epoch)
+        """Add without positions, the same for all adds of an epoch."""
 
     def membership(self) -> Call:
         """Return the call that streams the membership, of this epoch alone."""
@@ -79,7 +81,9 @@ class SessionRules(ViewRules):
 
         The last call carries the claim: it may cover all of the positions. A claim of an earlier epoch is not sent.
         """
-        head = pb.AddMessagesRequest(tracker=self.tracker, epoch=self.epoch)
+        head = self._add_head
+        if head.epoch != self.epoch:
+            head = self._add_head = pb.AddMessagesRequest(tracker=self.tracker, epoch=self.epoch)
         last = None
         if claim is not None and claim.epoch == self.epoch:
             last = pb.AddMessagesRequest(offered_through=claim_message("offered_through", claim.position))

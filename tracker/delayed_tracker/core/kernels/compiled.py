@@ -3,10 +3,9 @@
 from typing import Final
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from delayed_tracker.core.kernels.jit import COLUMN, INT64, OCTETS, Kernels
+from delayed_tracker.core.kernels.jit import COLUMN, INT64, OCTETS, Kernels, jitable
 
 Int64Array = NDArray[np.int64]
 UInt8Array = NDArray[np.uint8]
@@ -24,7 +23,7 @@ _PLACE = 4
 KERNELS: Final = Kernels()
 
 
-@register_jitable
+@jitable()
 def _sort_rows_by(values: Int64Array, rows: Int64Array) -> Int64Array:
     """Return row numbers reordered so that their values ascend; equal values keep their order. May reuse ``rows``.
 
@@ -75,7 +74,7 @@ def _sort_rows_by(values: Int64Array, rows: Int64Array) -> Int64Array:
     return rows
 
 
-@register_jitable
+@jitable()
 def _sort_by_position(ledger_id: Int64Array, entry_id: Int64Array) -> Int64Array:
     rows = _sort_rows_by(entry_id, np.arange(len(ledger_id)))
     return _sort_rows_by(ledger_id, rows)
@@ -173,7 +172,7 @@ def position_order_in_segments(ledger_id: Int64Array, entry_id: Int64Array, star
     return ordered
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _pair(octets: UInt8Array, at: Int) -> Int:
     """Return the value of two octets, the lower one first.
 
@@ -182,7 +181,7 @@ def _pair(octets: UInt8Array, at: Int) -> Int:
     return np.int64(octets[np.uint64(at)]) | np.int64(octets[np.uint64(at + 1)]) << 8
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _first_place(ledger: Int, high: Int, mask: Int) -> Int:
     """Return the first slot to probe in a container table: the last bits of a product that fits in 63 bits."""
     mixed = ((ledger ^ ledger >> 24 ^ ledger >> 48) & 0xFF_FFFF) * 0x9E37_79B1 + high * 0x85EB_CA77

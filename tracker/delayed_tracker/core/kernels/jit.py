@@ -15,42 +15,77 @@ Machine code is kept in ``delayed-tracker`` under the user's cache directory (``
 ``NUMBA_CACHE_DIR`` if that is set. What is there is used even if it cannot be written, as in a read-only image; what it
 lacks, each process then compiles for itself. A process that must answer in the meantime runs the Python functions
 (:meth:`Kernel.interpret`) until another process has filled the cache.
+
+Modules of kernels import nothing of numba, because its import would take a quarter of the time in which the service
+starts. Functions that kernels call are :func:`jitable`; what else numba has to know is a function that
+:func:`before_compiling` decorates. All of it is done when the first kernel is loaded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pickle import UnpicklingError
-from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
-
-from numba import config, njit, types
-from numba.core import event
-from numba.core.caching import UserProvidedCacheLocator
-from numba.core.compiler_lock import global_compiler_lock
-from numba.misc.appdirs import user_cache_dir
+from types import ModuleType
+from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from delayed_tracker.core.kernels import compile_notice
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-def column(element: types.Type) -> types.Array:
-    """Return the type of a contiguous one-dimensional array that a kernel only reads."""
-    return types.Array(element, 1, "C", readonly=True)
+class ArgumentType(NamedTuple):
+    """Type of a kernel's argument."""
+
+    element: str
+    """Name that numba has for it."""
+    is_column: bool = False
+    """True for a contiguous one-dimensional array of them, which the kernel only reads."""
 
 
-INT64: Final = types.int64
-COLUMN: Final = column(types.int64)
-OCTETS: Final = column(types.uint8)
+INT64: Final = ArgumentType("int64")
+BOOLEAN: Final = ArgumentType("boolean")
+COLUMN: Final = ArgumentType("int64", is_column=True)
+OCTETS: Final = ArgumentType("uint8", is_column=True)
 
-# numba creates the attributes of its configuration at run time.
-_settings: Final[Any] = config
+_registrations: Final[list[Callable[[], None]]] = []
+"""Registrations with numba that have to precede the next kernel."""
+
+
+def before_compiling(register: Callable[[], None]) -> Callable[[], None]:
+    """Call a function that imports numba, to register what kernels use, before the next kernel is loaded."""
+    _registrations.append(register)
+    return register
+
+
+def jitable(*, forceinline: bool = False) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator for a function that kernels of its module call."""
+
+    def mark(function: FunctionT) -> FunctionT:
+        before_compiling(lambda: _numba().make_jitable(function, forceinline=forceinline))
+        return function
+
+    return mark
+
+
+def _numba() -> ModuleType:
+    from delayed_tracker.core.kernels import machine_code  # noqa: PLC0415  # imports numba
+
+    return machine_code
+
+
+def _compiler() -> ModuleType:
+    """Return the module that compiles, when numba knows everything that was registered."""
+    machine_code = _numba()
+    with machine_code.COMPILER_LOCK:  # a thread that comes meanwhile waits until all of it is registered
+        while _registrations:
+            _registrations.pop(0)()
+    return machine_code
 
 
 class Kernel(Generic[Arguments, Answer]):
     """Function that is compiled, or read from the cache, at its first call or by :meth:`load`. Thread-safe."""
 
-    def __init__(self, function: Callable[Arguments, Answer], argument_types: tuple[types.Type, ...]) -> None:
+    def __init__(self, function: Callable[Arguments, Answer], argument_types: tuple[ArgumentType, ...]) -> None:
         self.function = function
         """Python function."""
         self._argument_types = argument_types
@@ -73,11 +108,11 @@ class Kernel(Generic[Arguments, Answer]):
         if self.load_cached():
             return self.load()
         compile_notice.tell()
+        compiler = _compiler()
         try:
-            return self._run_from_now_on(self._compile(UserProvidedCacheLocator))
-        except (OSError, EOFError, UnpicklingError):
-            # A cache that is full, damaged or gone must not cause a failure.
-            return self._run_from_now_on(self._compile(None))
+            return self._run_from_now_on(compiler.compiled(self.function, self._argument_types, keep=True))
+        except compiler.UNUSABLE_CACHE:
+            return self._run_from_now_on(compiler.compiled(self.function, self._argument_types, keep=False))
 
     def load_cached(self) -> bool:
         """Load the machine code if the cache has it.
@@ -86,16 +121,26 @@ class Kernel(Generic[Arguments, Answer]):
         """
         if self._is_loaded:
             return True
-        if _settings.DISABLE_JIT:
+        compiler = _compiler()
+        if compiler.is_disabled():
             self._run_from_now_on(self.function)
             return True
         try:
-            # While the lock is held, no other thread can begin to compile.
-            with global_compiler_lock, event.install_listener("numba:compile", _Refusal()):
-                self._run_from_now_on(self._compile(ReadOnlyCacheLocator))
-        except (_NotCached, OSError, EOFError, UnpicklingError):
+            self._run_from_now_on(compiler.cached(self.function, self._argument_types))
+        except (compiler.NotCached, *compiler.UNUSABLE_CACHE):
             return False
         return True
+
+    def load_or_interpret(self) -> None:
+        """Load the machine code at the first call if the cache has it; else run the Python function from then on."""
+
+        def first_call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+            if not self.load_cached():
+                self.interpret()
+            return self(*args, **kwargs)
+
+        if not self._is_loaded:
+            self._running = first_call
 
     def interpret(self) -> None:
         """Run the Python function, which is much slower, until the machine code is loaded."""
@@ -108,40 +153,11 @@ class Kernel(Generic[Arguments, Answer]):
         self._is_loaded = True
         return function
 
-    def _compile(self, locator: type[UserProvidedCacheLocator] | None) -> Callable[Arguments, Answer]:
-        dispatcher = njit(nogil=True)(self.function)
-        if locator is not None:
-            _keep_in_cache(dispatcher, locator)
-        dispatcher.compile(self._argument_types)
-        dispatcher.disable_compile()
-        compiled: Callable[Arguments, Answer] = dispatcher
-        return compiled
-
-
-class ReadOnlyCacheLocator(UserProvidedCacheLocator):
-    """Place of the cache for processes that only read it: the directory need not be writable, as in an image."""
-
-    def ensure_cache_path(self) -> None:
-        """Accept any directory; one that is missing holds nothing."""
-
-
-class _NotCached(Exception):
-    """The cache lacks a kernel that may not be compiled now."""
-
-
-class _Refusal(event.Listener):
-    """Ends a compilation before it begins."""
-
-    def on_start(self, _event: event.Event) -> None:
-        raise _NotCached
-
-    def on_end(self, _event: event.Event) -> None:
-        pass
-
 
 def cache_directory() -> str:
     """Return the directory for machine code; it may not be writable."""
-    return str(_settings.CACHE_DIR or user_cache_dir("delayed-tracker"))  # type: ignore[no-untyped-call]
+    directory: str = _numba().cache_directory()
+    return directory
 
 
 @contextmanager
@@ -150,27 +166,8 @@ def cached_in(directory: str) -> Iterator[None]:
 
     It applies to all threads, so to one block at a time.
     """
-    chosen = _settings.CACHE_DIR
-    _settings.CACHE_DIR = directory
-    try:
+    with _numba().cached_in(directory):
         yield
-    finally:
-        _settings.CACHE_DIR = chosen
-
-
-def _keep_in_cache(dispatcher: Any, locator: type[UserProvidedCacheLocator]) -> None:
-    """Set the cache of one kernel. numba reads its settings only at this moment; they are restored afterwards."""
-    with global_compiler_lock:
-        chosen = _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES
-        _settings.CACHE_DIR = cache_directory()
-        # Otherwise numba would also try the directory of the source file.
-        _settings.CACHE_LOCATOR_CLASSES = f"{locator.__module__}.{locator.__qualname__}"
-        try:
-            dispatcher.enable_caching()
-        except RuntimeError:
-            return  # The directory cannot be written.
-        finally:
-            _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = chosen
 
 
 class Kernels(Sequence[Kernel[..., Any]]):
@@ -191,7 +188,7 @@ class Kernels(Sequence[Kernel[..., Any]]):
     def __len__(self) -> int:
         return len(self._kernels)
 
-    def add(self, *argument_types: types.Type) -> Callable[[Callable[Arguments, Answer]], Kernel[Arguments, Answer]]:
+    def add(self, *argument_types: ArgumentType) -> Callable[[Callable[Arguments, Answer]], Kernel[Arguments, Answer]]:
         """Return a decorator that makes a function a kernel with these argument types."""
 
         def make(function: Callable[Arguments, Answer]) -> Kernel[Arguments, Answer]:

@@ -6,10 +6,9 @@ It decodes the form that compactors write. Entries of any other form are left to
 from typing import Final
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from delayed_tracker.core.kernels.jit import COLUMN, OCTETS, Kernels
+from delayed_tracker.core.kernels.jit import COLUMN, OCTETS, Kernels, jitable
 
 Int64Array = NDArray[np.int64]
 Octets = NDArray[np.uint8]
@@ -18,7 +17,7 @@ Int = int | np.int64
 KERNELS: Final = Kernels()
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _size(octets: Octets, at: Int) -> Int:
     """Read a size i32; a negative size becomes too large for any entry, so it needs no check of its own."""
     high = np.int64(octets[np.uintp(at)]) << 24 | np.int64(octets[np.uintp(at + 1)]) << 16

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Final, TypeVar
 
 from delayed_tracker.service.admission.answer_admission import AnswerAdmission
@@ -73,9 +72,8 @@ class CallAdmission:
         self._stopping = False
         self._waits: set[asyncio.Timeout] = set()
 
-    @contextmanager
-    def enter(self) -> Iterator[None]:
-        """Count one call for the time of the block.
+    def enter(self) -> None:
+        """Count one call, until :meth:`leave`.
 
         Raises:
             Overloaded: the limit is reached; nothing of this call was done.
@@ -85,10 +83,10 @@ class CallAdmission:
                 f"{self.open_count} calls are under way, which is the limit", retry_after_ms=self._limits.retry_after_ms
             )
         self.open_count += 1
-        try:
-            yield
-        finally:
-            self.open_count -= 1
+
+    def leave(self) -> None:
+        """Count one call less."""
+        self.open_count -= 1
 
     async def requests_until_stopping(self, requests: AsyncIterable[Request]) -> AsyncIterator[Request]:
         """Yield the requests of a stream until its caller ends it, or until :meth:`stop`.

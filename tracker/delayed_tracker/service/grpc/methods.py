@@ -227,8 +227,11 @@ def _answering(
             identity.trace_id = span.trace_id
         try:
             check = access.begin(context, metadata)
-            with calls.enter():
+            calls.enter()
+            try:
                 answered = await receive_and_answer(context, check)
+            finally:
+                calls.leave()
             code = grpc.StatusCode.OK
         except grpc.aio.InternalError as error:
             # Sending or receiving failed because the caller is gone. There is no caller to answer, and gRPC logs a

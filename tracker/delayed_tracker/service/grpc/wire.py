@@ -1,6 +1,8 @@
 """Converts columns and positions between the API's messages and the core. Errors name the fields of the messages."""
 
+import sys
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -20,13 +22,18 @@ from delayed_tracker.v1 import tracker_pb2
 
 _FIELDS = {"ledger_id": "ledger_ids", "entry_id": "entry_ids"}
 _WIRE = np.dtype("<i8")
+_VALUE_BYTES: Final = _WIRE.itemsize
+_IS_NATIVE: Final = sys.byteorder == "little"
+_SMALL_BYTES: Final = 4_096
+"""Columns up to this size are tested as bytes."""
 
 
 def _column(field: str, packed: bytes, batch_max: int) -> Int64Array:
     count = len(packed) // _WIRE.itemsize
     if count > batch_max:
         raise BatchTooLarge(field, count, batch_max)
-    return np.frombuffer(packed, _WIRE).astype(np.int64, copy=False)
+    column = np.frombuffer(packed, _WIRE)
+    return column if _IS_NATIVE else column.astype(np.int64)
 
 
 def _in_words_of_the_api(error: InvalidInput) -> InvalidInput:
@@ -44,6 +51,16 @@ def _require_equal_lengths(**columns: Int64Array) -> None:
     if len(set(lengths.values())) > 1:
         given = ", ".join(f"{field} has {length}" for field, length in lengths.items())
         raise InvalidInput(next(iter(columns)), given, "give columns of equal length")
+
+
+def _fit(signed: Sequence[bytes], entry_ids: bytes) -> bool:
+    """Return True if no value of the packed columns is negative, and the entry ids have at most 32 bits.
+
+    Slices of the bytes cost a microsecond for a small request, and numpy's reductions five for each column.
+    """
+    return all(column[7::_VALUE_BYTES].isascii() for column in signed) and not any(
+        entry_ids[high::_VALUE_BYTES].strip(b"\0") for high in range(4, _VALUE_BYTES)
+    )
 
 
 def _all_of(column: Int64Array) -> int:
@@ -64,7 +81,11 @@ def to_indexes(columns: Sequence[bytes], *, batch_max: int) -> IndexColumns:
     ledgers, entries = _column("ledger_ids", ledger_ids, batch_max), _column("entry_ids", entry_ids, batch_max)
     if not len(deadlines) == len(ledgers) == len(entries):
         _require_equal_lengths(deliver_at_ms=deadlines, ledger_ids=ledgers, entry_ids=entries)
-    if (_all_of(deadlines) | _all_of(ledgers)) >= 0 and 0 <= _all_of(entries) <= ENTRY_ID_MAX:
+    if len(entry_ids) <= _SMALL_BYTES:
+        fits = _fit((deliver_at_ms, ledger_ids), entry_ids)
+    else:
+        fits = (_all_of(deadlines) | _all_of(ledgers)) >= 0 and 0 <= _all_of(entries) <= ENTRY_ID_MAX
+    if fits:
         return IndexColumns(deadlines, ledgers, entries)
     try:
         return index_columns(deadlines, ledgers, entries)
@@ -78,7 +99,11 @@ def to_positions(columns: Sequence[bytes], *, batch_max: int) -> PositionColumns
     ledgers, entries = _column("ledger_ids", ledger_ids, batch_max), _column("entry_ids", entry_ids, batch_max)
     if len(ledgers) != len(entries):
         _require_equal_lengths(ledger_ids=ledgers, entry_ids=entries)
-    if _all_of(ledgers) >= 0 and 0 <= _all_of(entries) <= ENTRY_ID_MAX:
+    if len(entry_ids) <= _SMALL_BYTES:
+        fits = _fit((ledger_ids,), entry_ids)
+    else:
+        fits = _all_of(ledgers) >= 0 and 0 <= _all_of(entries) <= ENTRY_ID_MAX
+    if fits:
         return PositionColumns(ledgers, entries)
     try:
         return position_columns(ledgers, entries)

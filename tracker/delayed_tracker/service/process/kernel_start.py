@@ -1,16 +1,19 @@
-"""Starts the service without waiting for the compilation of kernels, which takes up to a minute for a new version.
+"""Starts the service without waiting for kernels: their compilation takes up to a minute for a new version, and numba's
+import and the cached kernels take a third of the time in which the service starts.
 
-What the cache has is loaded. What it lacks runs as it is written, much slower, while a child process compiles into the cache; then the service loads it from there and calls run machine code from one moment to the
+A kernel that is called before that is loaded from the cache at its first call. A moment after the service answers, a
+thread loads what the cache has. What it lacks runs as it is written, much slower, while a child process compiles into the cache; then the service loads it from there and calls run machine code from one moment to the
 next. Results are the same in both ways. Where the cache cannot be written, a temporary directory takes its place; where
 the child fails, a thread of this process compiles what it left.
 """
 
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from time import monotonic
@@ -23,6 +26,12 @@ from delayed_tracker.service.process.kernels import SERVICE_KERNELS, is_cache_wr
 from delayed_tracker.service.process.worker_threads import worker_threads
 
 LOG_EVERY_S: Final = 5.0
+LOAD_AFTER_S = 0.25
+"""Pause before kernels are loaded, in which the first calls have the interpreter for themselves."""
+_SWITCH_S: Final = 0.000_5
+"""Time for which loading keeps the interpreter from the event loop: a tenth of Python's default, because a call needs
+the interpreter some twenty times.
+"""
 _CHILD: Final = ("-m", "delayed_tracker.service.process.kernels")
 _STDERR_TAIL_BYTES: Final = 2_000
 
@@ -44,7 +53,20 @@ class KernelLoader:
         self._kernels = kernels
         self._child = child
         self._workers: Executor = worker_threads(1)
+        self._starting: asyncio.Task[None] | None = None
         self._compiling: asyncio.Task[None] | None = None
+
+    def start_later(self) -> None:
+        """Let kernels be called from now on, and :meth:`start` after ``LOAD_AFTER_S``."""
+
+        async def start() -> None:
+            await asyncio.sleep(LOAD_AFTER_S)
+            with _beside_calls():
+                await self.start()
+
+        for kernel in self._kernels:
+            kernel.load_or_interpret()
+        self._starting = asyncio.create_task(start())
 
     @property
     def is_compiling(self) -> bool:
@@ -67,16 +89,22 @@ class KernelLoader:
 
     async def wait_compiled(self) -> None:
         """Return when calls run machine code, or after :meth:`stop`."""
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+            if not self._starting.cancelled():
+                self._starting.result()
         if self._compiling is not None:
             await asyncio.wait([self._compiling])
             if not self._compiling.cancelled():
                 self._compiling.result()
 
     async def stop(self) -> None:
-        """Cancel a compilation that is in progress. May be called if there is none."""
+        """Cancel a load or a compilation that is in progress. May be called if there is none."""
+        if self._starting is not None:
+            self._starting.cancel()
         if self._compiling is not None:
             self._compiling.cancel()
-            await self.wait_compiled()
+        await self.wait_compiled()
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, function: Callable[[], Answer]) -> Answer:
@@ -135,6 +163,20 @@ class KernelLoader:
         with cached_in(directory):
             for kernel in self._kernels:
                 kernel.load_cached()
+
+
+@contextlib.contextmanager
+def _beside_calls() -> Iterator[None]:
+    """Load in this block without delaying calls, and keep what it leaves out of garbage collections."""
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        sys.setswitchinterval(before_s)
 
 
 def _writable_directory(cleanup: contextlib.ExitStack) -> str | None:

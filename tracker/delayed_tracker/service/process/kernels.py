@@ -12,10 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-# numba checks if an array is masked when it first meets a read-only one. It would import this in the middle of a call,
-# and all other calls would wait.
-import numpy.ma  # noqa: F401
-
 import delayed_tracker.core.kernels.compiled
 import delayed_tracker.ledger.checksum_kernels
 import delayed_tracker.ledger.compaction.kernels

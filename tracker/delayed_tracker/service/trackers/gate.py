@@ -14,6 +14,7 @@ called again, and nothing of it is recorded. The next open recovers the stored s
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import TracebackType
 
 import structlog
 
@@ -254,25 +255,14 @@ class TrackerGate:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def step(self, epoch: int | None = None) -> Iterator[tuple[TrackerCore, Instant]]:
-        """Yield the core and the time of one step; afterwards run what the step has caused.
+    def step(self, epoch: int | None = None) -> "_Step":
+        """Return a block with the core and the time of one step; at its end, run what the step has caused.
 
         Raises:
             Recovering, TrackerNotOpen, Fenced: the core may not be used, or the epoch is not the owner's.
             TrackerBroken: the core was given up.
         """
-        with self.guarded():
-            core = self.require_core(epoch)
-            try:
-                yield core, self.begin_step()
-            except InvariantViolation:
-                raise
-            except DelayedTrackerError:
-                # The core refused the call: nothing was applied, but time has passed.
-                self._settle(core)
-                raise
-            self._settle(core)
+        return _Step(self, epoch)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -283,18 +273,25 @@ class TrackerGate:
         """
         self._shared.rows.changed.add(self)
         try:
-            try:
-                yield
-            finally:
-                self._note_memory()
+            yield
         except Exception as error:
-            if isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation):
-                raise
-            self._give_up(error)
-            self._note_memory()
-            raise TrackerBroken(self.key) from error
+            self.failed(error)
+            raise
+        finally:
+            self.note_memory()
 
-    def _note_memory(self) -> None:
+    def failed(self, error: Exception) -> None:
+        """Give up the core unless the error is one that a core or its caller raises on purpose.
+
+        Raises:
+            TrackerBroken: replaces the unexpected error, which is logged.
+        """
+        if isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation):
+            return
+        self._give_up(error)
+        raise TrackerBroken(self.key) from error
+
+    def note_memory(self) -> None:
         """Update the shared bounds with the memory that this tracker uses now. O(1)."""
         if self._core is not None and not self._broken:
             self.unstored.hold(*self._core.unstored_counts())
@@ -313,7 +310,11 @@ class TrackerGate:
         )
         self._shared.broken(self.key)
 
-    def _settle(self, core: TrackerCore) -> None:
+    def note_step(self) -> None:
+        """Note that the numbers of this tracker may change."""
+        self._shared.rows.changed.add(self)
+
+    def settle(self, core: TrackerCore) -> None:
         """Run what follows every step of the core, also a refused one: effects, wake-up, waiting polls."""
         if self._broken:
             return
@@ -407,7 +408,7 @@ class TrackerGate:
             if self.log is not None and self.log.log_bytes and isinstance(result, SnapshotStored | PiecesStored):
                 self._shared.log_may_shrink(self.key, self.log.log_bytes)
             if self.state is HostState.READY:
-                self._settle(core)
+                self.settle(core)
             else:
                 self._log_changes(core)
                 # Snapshots that the result replaces, such as the sources of a merge, are still deleted; nothing else begins.
@@ -451,3 +452,43 @@ class TrackerGate:
         """Handle a refused epoch. If it is the newest of this process, another process owns the tracker."""
         if self.state is HostState.READY and epoch >= self.epoch:
             self._shared.fenced(self.key)
+
+
+class _Step:
+    """Block of one step. Every call of a verb runs it, so it is a class of its own: two generators cost twice as much."""
+
+    __slots__ = ("_core", "_epoch", "_gate")
+
+    def __init__(self, gate: TrackerGate, epoch: int | None) -> None:
+        self._gate = gate
+        self._epoch = epoch
+        self._core: TrackerCore | None = None
+
+    def __enter__(self) -> tuple[TrackerCore, Instant]:
+        gate = self._gate
+        gate.note_step()
+        try:
+            core = self._core = gate.require_core(self._epoch)
+            return core, gate.begin_step()
+        except BaseException:
+            gate.note_memory()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        gate, core = self._gate, self._core
+        assert core is not None
+        try:
+            # A core that refuses the call has applied nothing, but time has passed.
+            refused = isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation)
+            if error is None or refused:
+                try:
+                    gate.settle(core)
+                except Exception as failure:
+                    gate.failed(failure)
+                    raise
+            elif isinstance(error, Exception):
+                gate.failed(error)
+        finally:
+            gate.note_memory()

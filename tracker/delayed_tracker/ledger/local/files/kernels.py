@@ -7,10 +7,9 @@ explains the format.
 from typing import Final
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from delayed_tracker.core.kernels.jit import COLUMN, INT64, OCTETS, Kernels
+from delayed_tracker.core.kernels.jit import COLUMN, INT64, OCTETS, Kernels, jitable
 
 Int64Array = NDArray[np.int64]
 UInt8Array = NDArray[np.uint8]
@@ -24,7 +23,7 @@ _FRAME_BYTES_MAX: Final = 6 + 2 * (1 + 10)
 KERNELS: Final = Kernels()
 
 
-@register_jitable
+@jitable()
 def _put_big(octets: UInt8Array, at: Int, value: Int, size: Int) -> Int:
     """Write a number, highest byte first; return the offset behind it."""
     for place in range(size):
@@ -32,7 +31,7 @@ def _put_big(octets: UInt8Array, at: Int, value: Int, size: Int) -> Int:
     return at + size
 
 
-@register_jitable
+@jitable()
 def _put_varint(octets: UInt8Array, at: Int, value: Int) -> Int:
     rest = np.int64(value)
     # A negative number is encoded as the unsigned number with the same 64 bits.
