@@ -10,17 +10,15 @@ to 63 is two reads. Segments begin at whole bytes.
 from typing import Final
 
 import numpy as np
-from numba import types
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from delayed_tracker.core.kernels.jit import COLUMN, INT64, Kernels, column
+from delayed_tracker.core.kernels.jit import COLUMN, INT64, ArgumentType, Kernels, jitable
 
 Int64Array = NDArray[np.int64]
 UInt64Array = NDArray[np.uint64]
 Int = int | np.int64
 
-WORDS: Final = column(types.uint64)
+WORDS: Final = ArgumentType("uint64", is_column=True)
 READ_AHEAD_BYTES: Final = 64
 """Bytes behind the last segment that are read before a length is tested: a header without its table of ledgers."""
 
@@ -53,7 +51,7 @@ PADDING: Final = 13
 KERNELS: Final = Kernels()
 
 
-@register_jitable
+@jitable()
 def _bit_length(value: Int) -> int:
     width = 0
     while value > 0:
@@ -62,7 +60,7 @@ def _bit_length(value: Int) -> int:
     return width
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _get(words: UInt64Array, at: Int, width: Int) -> np.int64:
     """Return the value of ``width`` bits, 63 at most, from bit ``at`` on."""
     word = np.uint64(at >> 6)
@@ -72,7 +70,7 @@ def _get(words: UInt64Array, at: Int, width: Int) -> np.int64:
     return np.int64((low | high) & ((np.uint64(1) << np.uint64(width)) - np.uint64(1)))
 
 
-@register_jitable(forceinline=True)
+@jitable(forceinline=True)
 def _put(words: UInt64Array, at: Int, width: Int, value: Int) -> Int:
     """Write a value into bits that are 0, and return the bit behind it."""
     word = np.uint64(at >> 6)
@@ -83,7 +81,7 @@ def _put(words: UInt64Array, at: Int, width: Int, value: Int) -> Int:
     return at + width
 
 
-@register_jitable
+@jitable()
 def _put_varint(words: UInt64Array, at: Int, value: Int) -> Int:
     while value >= 0x80:
         at = _put(words, at, 8, (value & 0x7F) | 0x80)
@@ -91,7 +89,7 @@ def _put_varint(words: UInt64Array, at: Int, value: Int) -> Int:
     return _put(words, at, 8, value)
 
 
-@register_jitable
+@jitable()
 def _get_varint(words: UInt64Array, at: Int) -> tuple[Int, Int]:
     """Read a canonical varint of up to 63 bits; return its value, or -1 for any other bytes, and its end."""
     value = _get(words, at, 8)
@@ -180,7 +178,7 @@ def encode_segments(
     return words, offsets
 
 
-@register_jitable
+@jitable()
 def _read_header(words: UInt64Array, begin: Int, end: Int) -> tuple[int, Int, Int, Int, Int, Int, Int, Int]:
     """Read and verify a header up to the number of ledgers, and compare the size of its segment with it.
 
