@@ -271,27 +271,40 @@ class TrackerGate:
         Raises:
             TrackerBroken: replaces the unexpected error, which is logged.
         """
-        self._shared.rows.changed.add(self)
+        self.begin_use()
         try:
             yield
-        except Exception as error:
-            self.failed(error)
+        except BaseException as error:
+            self.end_use(error)
             raise
-        finally:
-            self.note_memory()
+        self.end_use(None)
 
-    def failed(self, error: Exception) -> None:
-        """Give up the core unless the error is one that a core or its caller raises on purpose.
+    def begin_use(self) -> None:
+        """Note that the numbers of this tracker may change: its core is about to be used."""
+        self._shared.rows.changed.add(self)
+
+    def end_use(self, error: BaseException | None) -> None:
+        """Note the memory that the core uses now, and give it up after an error that no core raises on purpose.
 
         Raises:
             TrackerBroken: replaces the unexpected error, which is logged.
         """
+        try:
+            self._note_memory()
+        except Exception as failure:
+            self._fail(failure)
+            raise
+        if isinstance(error, Exception):
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
         if isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation):
             return
         self._give_up(error)
+        self._note_memory()
         raise TrackerBroken(self.key) from error
 
-    def note_memory(self) -> None:
+    def _note_memory(self) -> None:
         """Update the shared bounds with the memory that this tracker uses now. O(1)."""
         if self._core is not None and not self._broken:
             self.unstored.hold(*self._core.unstored_counts())
@@ -309,10 +322,6 @@ class TrackerGate:
             exc_info=error,
         )
         self._shared.broken(self.key)
-
-    def note_step(self) -> None:
-        """Note that the numbers of this tracker may change."""
-        self._shared.rows.changed.add(self)
 
     def settle(self, core: TrackerCore) -> None:
         """Run what follows every step of the core, also a refused one: effects, wake-up, waiting polls."""
@@ -466,12 +475,12 @@ class _Step:
 
     def __enter__(self) -> tuple[TrackerCore, Instant]:
         gate = self._gate
-        gate.note_step()
+        gate.begin_use()
         try:
             core = self._core = gate.require_core(self._epoch)
             return core, gate.begin_step()
-        except BaseException:
-            gate.note_memory()
+        except BaseException as failure:
+            gate.end_use(failure)
             raise
 
     def __exit__(
@@ -479,16 +488,11 @@ class _Step:
     ) -> None:
         gate, core = self._gate, self._core
         assert core is not None
-        try:
-            # A core that refuses the call has applied nothing, but time has passed.
-            refused = isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation)
-            if error is None or refused:
-                try:
-                    gate.settle(core)
-                except Exception as failure:
-                    gate.failed(failure)
-                    raise
-            elif isinstance(error, Exception):
-                gate.failed(error)
-        finally:
-            gate.note_memory()
+        # A core that refuses the call has applied nothing, but time has passed.
+        if error is None or (isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation)):
+            try:
+                gate.settle(core)
+            except BaseException as failure:
+                gate.end_use(failure)
+                raise
+        gate.end_use(error)
