@@ -1,9 +1,11 @@
 """Program ``spark-rebuild`` and its subcommands."""
 
+import sys
 from pathlib import Path
 
 import typer
 
+from delayed_tracker.cli.spark.early_java import early_java
 from delayed_tracker.cli.terminal.running import Program
 
 SCRIPT = Path(__file__).parent / "submit" / "job.py"
@@ -36,4 +38,5 @@ def script() -> None:
 
 def run() -> None:
     """Run the installed command."""
-    PROGRAM.run()
+    with early_java(sys.argv[1:]):
+        PROGRAM.run()
