@@ -24,7 +24,7 @@ from delayed_tracker.cli.spark.spark_output import SparkOutput
 from delayed_tracker.cli.terminal.output import LOG_LINE_EVERY_S, notice_console
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.jobs.session import build_session
-from delayed_tracker.spark.runtime.java_start import java_process
+from delayed_tracker.spark.runtime.java_start import JavaStart, java_process
 from delayed_tracker.spark.runtime.session_settings import is_submitted, session_settings
 
 _LOOK_EVERY_S: Final = 0.25
@@ -113,24 +113,47 @@ def _session(
     early = take_early_java(session_settings(master, name=name, options=options), log)
     with SparkOutput(log) if early is None else early.output as output:
         try:
-            with _starting(master, output):
-                session = build_session(
+            with (
+                session_until_stopped(
                     master,
-                    name=name,
-                    options=options,
-                    output=output.fileno(),
+                    name,
+                    options,
+                    output,
                     start=None if early is None else early.start,
                     with_formats=with_formats,
-                )
-            try:
-                with _job_errors(source):
-                    yield session
-            finally:
-                _stop(session)
+                ) as session,
+                _job_errors(source),
+            ):
+                yield session
         except SparkJobFailed as error:
             if is_submitted():
                 raise
             raise SparkJobFailed(f"{error.message}; {output.place()}") from error
+
+
+@contextmanager
+def session_until_stopped(
+    master: str | None,
+    name: str,
+    options: Mapping[str, str],
+    output: SparkOutput,
+    *,
+    start: JavaStart | None,
+    with_formats: bool,
+) -> Iterator[SparkSession]:
+    """Yield a new session, and stop it after the block. Arguments and errors are those of :func:`build_session`.
+
+    Raises:
+        SparkJobFailed: Spark cannot start.
+    """
+    with _starting(master, output):
+        session = build_session(
+            master, name=name, options=options, output=output.fileno(), start=start, with_formats=with_formats
+        )
+    try:
+        yield session
+    finally:
+        _stop(session)
 
 
 @contextmanager
