@@ -1,10 +1,11 @@
 """Keeps the classes that Spark loads at each start in one file, which Java maps instead of reading 280 jars.
 
-    spark-rebuild warm  ->  Java of one small job, with -XX:ArchiveClassesAtExit  ->  delayed-tracker/spark/KEY.jsa
+    spark-rebuild warm  ->  Java of one small job, with -XX:ArchiveClassesAtExit  ->  delayed-tracker/spark/KEY-SIZE.jsa
     a local session     ->  Java with -XX:SharedArchiveFile, if there is a file of this key
 
-Java compares the file with itself and with its class path; a file that is damaged, or of something else, it does not use,
-and starts as without one. So the archive changes the time of a start and nothing else.
+Java compares the file with itself and with its class path, and its content with a checksum; a file that does not fit it does
+not use, and starts as without one. But Java 17 ends with SIGBUS if the file is cut short, so its size is in its name. The
+archive changes the time of a start and nothing else.
 
 Source: JEP 350, Dynamic CDS Archives.
 """
@@ -17,7 +18,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from delayed_tracker.files.replacing import replacing
 from delayed_tracker.spark.runtime.cache_directory import cache_directory
 
 _SUFFIX: Final = ".jsa"
@@ -30,14 +30,25 @@ _OWN_OPTIONS: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """Archive for one Java and one Spark; the file need not exist."""
+    """Archive for one Java and one Spark; there need not be a file."""
 
-    file: Path
+    directory: Path
+    key: str
+
+    @property
+    def file(self) -> Path | None:
+        """Path of the archive; None if there is none that is whole."""
+        for file in self.directory.glob(f"{self.key}-*{_SUFFIX}"):
+            size = file.stem.removeprefix(f"{self.key}-")
+            if size.isdigit() and file.stat().st_size == int(size):
+                return file
+        return None
 
     @property
     def use(self) -> list[str]:
         """Options with which Java uses the archive; empty if there is none."""
-        return [f"-XX:SharedArchiveFile={self.file}", "-Xshare:auto"] if self.file.exists() else []
+        file = self.file
+        return [] if file is None else [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", "-XX:+VerifySharedSpaces"]
 
     @contextmanager
     def made(self) -> Iterator[list[str]]:
@@ -48,12 +59,17 @@ class ClassArchive:
         Raises:
             OSError: the directory cannot be written.
         """
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(self.file) as fresh:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        fresh = self.directory / f".{self.key}.{os.getpid()}"
+        try:
             # Java lists some hundred classes that cannot be archived, such as generated ones.
             yield [f"-XX:ArchiveClassesAtExit={fresh}", "-Xlog:cds*=off"]
-        for other in self.file.parent.glob(f"*{_SUFFIX}*"):
-            if other != self.file:
+            file = self.directory / f"{self.key}-{fresh.stat().st_size}{_SUFFIX}"
+            fresh.replace(file)
+        finally:
+            fresh.unlink(missing_ok=True)
+        for other in self.directory.iterdir():
+            if other != file:
                 with suppress(OSError):
                     other.unlink()
 
@@ -86,4 +102,4 @@ def class_archive(
     for file in (base, *jars):
         of_file = file.stat()
         key.update(f"{file}\n{of_file.st_size}\n{of_file.st_mtime_ns}\n".encode())
-    return ClassArchive(cache_directory(environment) / "spark" / f"{key.hexdigest()[:16]}{_SUFFIX}")
+    return ClassArchive(cache_directory(environment) / "spark", key.hexdigest()[:16])

@@ -54,12 +54,14 @@ def warm_command(
             _make(archive, options, settings, Path(place))
         except OSError as error:
             remedy = f"{error.strerror}: give a directory that can be written, with 200 MB, in XDG_CACHE_HOME"
-            raise InvalidInput("cache directory", str(archive.file.parent), remedy) from error
-    bytes_kept = archive.file.stat().st_size
+            raise InvalidInput("cache directory", str(archive.directory), remedy) from error
+    file = archive.file
+    assert file is not None
+    bytes_kept = file.stat().st_size
     if as_json:
-        print_json({"file": str(archive.file), "bytes": bytes_kept})
+        print_json({"file": str(file), "bytes": bytes_kept})
     else:
-        say(f"Spark's classes are kept in {archive.file}, {size(bytes_kept)}")
+        say(f"Spark's classes are kept in {file}, {size(bytes_kept)}")
 
 
 def _make(archive: ClassArchive, options: dict[str, str], settings: dict[str, str], place: Path) -> None:
