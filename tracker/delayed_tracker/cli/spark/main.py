@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from delayed_tracker.cli.spark.early_java import early_java
+from delayed_tracker.cli.spark.starting.early_java import early_java
 from delayed_tracker.cli.terminal.running import Program
 
 SCRIPT = Path(__file__).parent / "submit" / "job.py"
@@ -22,7 +22,7 @@ PROGRAM = Program(
         "verify": "delayed_tracker.cli.spark.verify:verify_command",
         "index": "delayed_tracker.cli.spark.index:index_command",
         "inspect": "delayed_tracker.cli.spark.inspection:inspect_command",
-        "warm": "delayed_tracker.cli.spark.warm:warm_command",
+        "warm": "delayed_tracker.cli.spark.starting.warm:warm_command",
         "py-files": "delayed_tracker.cli.spark.py_files:py_files_command",
         "script": "delayed_tracker.cli.spark.main:script",
     },

@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 from rich import progress as bars
 
 from delayed_tracker.cli.ledger_source import READABLE_FILES, translate_file_errors
-from delayed_tracker.cli.spark.early_java import take_early_java
 from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_message, job_error
 from delayed_tracker.cli.spark.options import spark_options
 from delayed_tracker.cli.spark.spark_output import SparkOutput
+from delayed_tracker.cli.spark.starting.early_java import take_early_java
 from delayed_tracker.cli.terminal.output import LOG_LINE_EVERY_S, notice_console
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.jobs.session import build_session

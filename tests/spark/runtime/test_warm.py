@@ -11,9 +11,9 @@ import pytest
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.spark.runtime.java import find_java
 from delayed_tracker.spark.runtime.java_start import archive_of
+from tests.repository.project_tree import ROOT
 
 SAMPLE = "tracker/delayed_tracker/cli/sample"
-ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 
@@ -39,7 +39,7 @@ def inspected(log: Path) -> object:
     option = f"spark.driver.extraJavaOptions=-Xlog:class+load:file={log}"
     done = ran("inspect", "--source", source, "--spark-option", option)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(done.stdout)["topics"]
 
 
 def test_jobs_use_the_classes_that_were_kept(cache, tmp_path):

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from delayed_tracker.cli.spark import early_java as module
-from delayed_tracker.cli.spark.early_java import early_java, take_early_java
+from delayed_tracker.cli.spark.starting import early_java as module
+from delayed_tracker.cli.spark.starting.early_java import early_java, take_early_java
+from delayed_tracker.spark.jobs import session
+from delayed_tracker.spark.jobs.session import build_session
 from delayed_tracker.spark.runtime import java_start
 from delayed_tracker.spark.runtime.java_start import LATE_OPTIMIZER, JavaStart
 from delayed_tracker.spark.runtime.session_settings import session_settings
@@ -136,3 +138,13 @@ def test_a_local_session_has_no_web_pages_unless_it_is_asked_for_them():
     assert session_settings("local[2]", options=asked)["spark.ui.enabled"] == "true"
     assert "spark.ui.enabled" not in session_settings("spark://host:7077")
     assert "spark.python.daemon.module" not in session_settings("spark://host:7077")
+
+
+def test_formats_are_registered_only_where_a_command_reads_them(spark, monkeypatch):
+    """Before the first one, Spark starts two Python processes that import all packages with its prefix."""
+    registered = []
+    monkeypatch.setattr(session, "register_sources", registered.append)
+    build_session(with_formats=False)
+    assert not registered
+    build_session()
+    assert len(registered) == 1

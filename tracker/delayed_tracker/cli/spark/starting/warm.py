@@ -21,7 +21,7 @@ from delayed_tracker.spark.runtime.java_start import JavaStart, archive_of
 from delayed_tracker.spark.runtime.session_settings import session_settings
 from delayed_tracker.spark.settings import RebuildSettings
 
-_SAMPLE: Final = Path(__file__).parents[1] / "sample"
+_SAMPLE: Final = Path(__file__).parents[2] / "sample"
 _NAME: Final = "spark-rebuild warm"
 _BUCKET: Final = 50
 """Indexes of a bucket: few enough that the sample fills some."""
