@@ -4,7 +4,7 @@ Takes URLs of ledgers, gives snapshots in a storage or a service, a comparison w
 Open ``jobs/rebuild.py`` first.
 """
 
-from delayed_tracker.spark.source.python_worker import suppress_disconnect_traceback
+from delayed_tracker.spark.runtime.python_worker import suppress_disconnect_traceback
 
 # Every process that Spark starts imports this package before it runs other code of it.
 suppress_disconnect_traceback()

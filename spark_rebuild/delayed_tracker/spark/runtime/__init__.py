@@ -1,4 +1,4 @@
-"""Finds the Java that Spark runs on, and counts the tasks that it can run.
+"""Starts the Java that Spark runs on and the Python workers, and counts the tasks that it can run.
 
-Open ``java.py`` first.
+Open ``java_start.py`` first.
 """

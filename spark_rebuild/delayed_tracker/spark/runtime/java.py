@@ -20,10 +20,9 @@ from pathlib import Path
 from shutil import which
 from typing import Final
 
-from numba.misc.appdirs import user_cache_dir
-
 from delayed_tracker.files.replacing import replacing
 from delayed_tracker.spark.errors import JavaNotFound
+from delayed_tracker.spark.runtime.cache_directory import cache_directory
 
 VERSION_MIN: Final = 17
 _PROBE_TIMEOUT_S: Final = 60
@@ -109,7 +108,7 @@ def _home_without_vectors(java: Path) -> Path:
     """Return a directory in the user's cache whose ``bin/java`` runs the given one."""
     # One directory for each environment that has the package.
     name = sha256(str(java).encode()).hexdigest()[:16]
-    home = Path(user_cache_dir("delayed-tracker"), "java", name)  # type: ignore[no-untyped-call]
+    home = cache_directory() / "java" / name
     script = home / "bin" / "java"
     text = _WITHOUT_VECTORS.format(java=str(java).replace("'", "'\\''"))
     if not script.exists() or script.read_text(encoding="utf-8") != text:

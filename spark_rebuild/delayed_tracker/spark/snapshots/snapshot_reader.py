@@ -12,11 +12,11 @@ from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark import schema
 from delayed_tracker.spark.errors import SnapshotsUnreadable
+from delayed_tracker.spark.runtime.python_worker import freeze_heap
 from delayed_tracker.spark.snapshots.live_buckets import BucketPiece, LostBucket
 from delayed_tracker.spark.snapshots.live_snapshots import LiveSnapshots, LostPart, SnapshotPart, parts_of
 from delayed_tracker.spark.snapshots.snapshot_options import SnapshotOptions, require_storage
 from delayed_tracker.spark.source.arrow_rows import require_columns
-from delayed_tracker.spark.source.python_worker import freeze_heap
 
 _BATCH_ROWS: Final = 1 << 16
 """Rows of a batch for Spark, which has the names of the tracker in each row."""

@@ -13,13 +13,13 @@ from delayed_tracker.ledger.entry.entry_columns import EntryColumns, EntryFlag, 
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
 from delayed_tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy
 from delayed_tracker.ledger.topic.entry_location import unreadable_entry
+from delayed_tracker.spark.runtime.python_worker import freeze_heap
 from delayed_tracker.spark.source.arrow_rows import ArrowRows, Rows, by_code, repeated
 from delayed_tracker.spark.source.entry_filter import EntryFilter
 from delayed_tracker.spark.source.ledger_plan import BadPart, BadRow, LedgerPart, plan_parts
 from delayed_tracker.spark.source.ledger_splits import LedgerRange
 from delayed_tracker.spark.source.log_reading import LogEntries, LogReader
 from delayed_tracker.spark.source.log_splits import LogPart
-from delayed_tracker.spark.source.python_worker import freeze_heap
 from delayed_tracker.spark.source.source_options import KeptEntries, PushFilters, SourceOptions
 
 

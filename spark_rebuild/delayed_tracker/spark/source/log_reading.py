@@ -12,7 +12,7 @@ from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER, DIGEST_BYTES
 from delayed_tracker.core.kernels.compiled import position_order
 from delayed_tracker.core.values.columns import BoolArray, Int64Array
 from delayed_tracker.ledger.bookkeeper.entry_log import RECORD_SIZE_BYTES, RecordPiece, log_pieces
-from delayed_tracker.ledger.bookkeeper.log_files import open_log_file
+from delayed_tracker.ledger.bookkeeper.log_files import open_log_file, release_pages
 from delayed_tracker.ledger.entry.stored_entries import StoredEntries
 from delayed_tracker.ledger.errors import OTHER_BOOKIES, BadEntry
 from delayed_tracker.ledger.metadata.digest import LedgerDigest
@@ -69,6 +69,7 @@ class LogReader:
             for records in log_pieces(self._log, str(self.part.file), start=share.start, stop=share.end):
                 if len(records):
                     yield from self._entries(octets, _chosen(records, share))
+                    release_pages(self._log, int(records.offset[0]), records.end)
 
     def _entries(self, octets: NDArray[np.uint8], records: RecordPiece) -> Iterator[LogEntries]:
         start = records.offset + RECORD_SIZE_BYTES

@@ -14,9 +14,9 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.spark import schema
 from delayed_tracker.spark.errors import IndexNotReadable
+from delayed_tracker.spark.runtime.python_worker import freeze_heap
 from delayed_tracker.spark.snapshots.live_buckets import LostBucket
 from delayed_tracker.spark.snapshots.live_snapshots import LiveSnapshots, LostPart, SnapshotPart, parts_of
-from delayed_tracker.spark.source.python_worker import freeze_heap
 from delayed_tracker.spark.steps.arrow_columns import numbers
 from delayed_tracker.spark.steps.comparison_runs import numbered_batch
 from delayed_tracker.spark.steps.packed_rows import PackedRows, Packer

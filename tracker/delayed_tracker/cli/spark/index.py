@@ -101,7 +101,9 @@ def index_command(
         open_ledgers=open_ledgers,
         on_error=on_error,
     )
-    with spark_job(master, spark_option, command="index", source=source, as_json=as_json, log=spark_log) as (
+    with spark_job(
+        master, spark_option, command="index", source=source, as_json=as_json, log=spark_log, with_formats=True
+    ) as (
         session,
         report,
     ):

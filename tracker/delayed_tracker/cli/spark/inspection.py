@@ -87,7 +87,9 @@ def inspect_command(
         raise InvalidInput(
             "--bars", bar_count, f"with --step-s {step_s} they end beyond 2^63-1 ms: give fewer or narrower"
         )
-    with spark_job(master, spark_option, command="inspect", source=source, as_json=as_json, log=spark_log) as (
+    with spark_job(
+        master, spark_option, command="inspect", source=source, as_json=as_json, log=spark_log, with_formats=True
+    ) as (
         session,
         report,
     ):

@@ -1,9 +1,11 @@
 """Program ``spark-rebuild`` and its subcommands."""
 
+import sys
 from pathlib import Path
 
 import typer
 
+from delayed_tracker.cli.spark.starting.early_java import early_java
 from delayed_tracker.cli.terminal.running import Program
 
 SCRIPT = Path(__file__).parent / "submit" / "job.py"
@@ -20,6 +22,7 @@ PROGRAM = Program(
         "verify": "delayed_tracker.cli.spark.verify:verify_command",
         "index": "delayed_tracker.cli.spark.index:index_command",
         "inspect": "delayed_tracker.cli.spark.inspection:inspect_command",
+        "warm": "delayed_tracker.cli.spark.starting.warm:warm_command",
         "py-files": "delayed_tracker.cli.spark.py_files:py_files_command",
         "script": "delayed_tracker.cli.spark.main:script",
     },
@@ -36,4 +39,5 @@ def script() -> None:
 
 def run() -> None:
     """Run the installed command."""
-    PROGRAM.run()
+    with early_java(sys.argv[1:]):
+        PROGRAM.run()

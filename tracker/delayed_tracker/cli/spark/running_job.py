@@ -8,7 +8,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from threading import Event, Thread
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -20,9 +20,12 @@ from delayed_tracker.cli.ledger_source import READABLE_FILES, translate_file_err
 from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_message, job_error
 from delayed_tracker.cli.spark.options import spark_options
 from delayed_tracker.cli.spark.spark_output import SparkOutput
+from delayed_tracker.cli.spark.starting.early_java import take_early_java
 from delayed_tracker.cli.terminal.output import LOG_LINE_EVERY_S, notice_console
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.spark.jobs.session import build_session, is_submitted, java_process
+from delayed_tracker.spark.jobs.session import build_session
+from delayed_tracker.spark.runtime.java_start import JavaStart, java_process
+from delayed_tracker.spark.runtime.session_settings import is_submitted, session_settings
 
 _LOOK_EVERY_S: Final = 0.25
 _JAVA_ENDS_WITHIN_S: Final = 1.0
@@ -60,6 +63,7 @@ def spark_job(
     source: Sequence[str],
     as_json: bool,
     log: Path | None,
+    with_formats: bool = False,
 ) -> Iterator[tuple[SparkSession, Report]]:
     """Create a session for one command and show its progress; use a session that is already active, and do not stop it.
 
@@ -70,6 +74,7 @@ def spark_job(
         source: the command's source, for errors.
         as_json: True prints no progress: stderr contains only an error, because spark-submit merges both streams.
         log: file for the output of Spark's processes; None keeps its end, for a failure of Spark.
+        with_formats: True if the command reads data frames of this project's formats.
     Raises:
         InvalidInput: an option has another form, or a file cannot be read or written.
         SourceUnreadable: a bucket cannot be read.
@@ -84,7 +89,7 @@ def spark_job(
             "--spark-log", str(log), "leave it out: spark-submit has started Spark and decides where its log goes"
         )
     with (
-        _session(master, settings, command, " ".join(source), log) as session,
+        _session(master, settings, command, " ".join(source), log, with_formats=with_formats) as session,
         _progress(session, "starting", is_quiet=as_json) as report,
     ):
         yield session, report
@@ -92,30 +97,70 @@ def spark_job(
 
 @contextmanager
 def _session(
-    master: str | None, options: Mapping[str, str], command: str, source: str, log: Path | None
+    master: str | None,
+    options: Mapping[str, str],
+    command: str,
+    source: str,
+    log: Path | None,
+    *,
+    with_formats: bool,
 ) -> Iterator[SparkSession]:
     name = f"spark-rebuild {command}"
     if _is_running():
         with _job_errors(source):
             yield build_session(master, name=name, options=options)
         return
-    with SparkOutput(log) as output:
+    early = take_early_java(session_settings(master, name=name, options=options), log)
+    with SparkOutput(log) if early is None else early.output as output:
         try:
-            session = _started(master, name, options, output)
-            try:
-                with _job_errors(source):
-                    yield session
-            finally:
-                _stop(session)
+            with (
+                session_until_stopped(
+                    master,
+                    name,
+                    options,
+                    output,
+                    start=None if early is None else early.start,
+                    with_formats=with_formats,
+                ) as session,
+                _job_errors(source),
+            ):
+                yield session
         except SparkJobFailed as error:
             if is_submitted():
                 raise
             raise SparkJobFailed(f"{error.message}; {output.place()}") from error
 
 
-def _started(master: str | None, name: str, options: Mapping[str, str], output: SparkOutput) -> SparkSession:
+@contextmanager
+def session_until_stopped(
+    master: str | None,
+    name: str,
+    options: Mapping[str, str],
+    output: SparkOutput,
+    *,
+    start: JavaStart | None,
+    with_formats: bool,
+) -> Iterator[SparkSession]:
+    """Yield a new session, and stop it after the block. Arguments and errors are those of :func:`build_session`.
+
+    Raises:
+        SparkJobFailed: Spark cannot start.
+    """
+    with _starting(master, output):
+        session = build_session(
+            master, name=name, options=options, output=output.fileno(), start=start, with_formats=with_formats
+        )
     try:
-        return build_session(master, name=name, options=options, output=output.fileno())
+        yield session
+    finally:
+        _stop(session)
+
+
+@contextmanager
+def _starting(master: str | None, output: SparkOutput) -> Iterator[None]:
+    """Convert an error of Spark's start to one of this project."""
+    try:
+        yield
     except PySparkRuntimeError as error:
         # Java ended before it sent an answer to Python.
         raise SparkJobFailed(f"Spark cannot start: {output.first_error() or first_message(error)}") from error
@@ -130,7 +175,19 @@ def _stop(session: SparkSession) -> None:
     with warnings.catch_warnings(), suppress(Py4JError, OSError):
         # If Java has ended, there is nothing to stop, and the command reports that itself.
         warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark", RuntimeWarning)
+        _stop_accumulators(session.sparkContext)
         session.stop()
+
+
+def _stop_accumulators(context: Any) -> None:
+    """End the server for counts of tasks, which reads until a message comes or a second has passed, by a message of Java's.
+
+    This would otherwise be most of the time that a session takes to stop.
+    """
+    server, context._accumulatorServer = context._accumulatorServer, None  # noqa: SLF001  no public access
+    Thread(target=server.shutdown, name="accumulators", daemon=True).start()
+    counts = context._javaAccumulator  # noqa: SLF001
+    counts.merge(counts.copyAndReset())
 
 
 @contextmanager

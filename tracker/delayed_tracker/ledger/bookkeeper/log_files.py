@@ -74,6 +74,17 @@ def _mapped(opened: IO[bytes], size: int) -> bytes | mmap.mmap:
     return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
 
+def release_pages(log: bytes | mmap.mmap, start: int, end: int) -> None:
+    """Let the process forget the pages of a stretch of :func:`open_log_file`; a later use maps them again.
+
+    Otherwise everything that was read counts as memory of the process until the log is closed: 5.2 GB after 20 million
+    records. The pages stay in the system's file cache.
+    """
+    if isinstance(log, mmap.mmap):
+        first = start - start % mmap.PAGESIZE
+        log.madvise(mmap.MADV_DONTNEED, first, end - first)
+
+
 def bad_stretches(file: Path, size_bytes: int, wrapping: str | None, damage: Sequence[LogDamage]) -> list[BadEntry]:
     """Return the bad stretches of a log.
 

@@ -20,7 +20,7 @@ from pyroaring import BitMap
 from delayed_tracker.core.values.columns import Int64Array
 from delayed_tracker.ledger.bookkeeper.entry_log import RECORD_SIZE_BYTES, LogDamage, RecordPiece, log_pieces
 from delayed_tracker.ledger.bookkeeper.entry_logs import EntryLogs, RecordColumns
-from delayed_tracker.ledger.bookkeeper.log_files import bad_stretches, find_log_files, open_log_file
+from delayed_tracker.ledger.bookkeeper.log_files import bad_stretches, find_log_files, open_log_file, release_pages
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
 from delayed_tracker.ledger.errors import BadEntry, ErrorPolicy, LedgerFileInvalid
 from delayed_tracker.ledger.metadata.digest import LedgerDigest
@@ -189,6 +189,8 @@ class LogInventory:
                 confirmed[ledger_id] = int(records.last_add_confirmed[rows].max())
             if entries:
                 pieces.append(LogPiece(file_no, int(records.offset[0]), records.end, entries, confirmed))
+            if len(records):
+                release_pages(self._logs[file_no], int(records.offset[0]), records.end)
         return pieces, records
 
 

@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from delayed_tracker.spark.source.python_worker import suppress_disconnect_traceback
+from delayed_tracker.spark.runtime.python_worker import suppress_disconnect_traceback
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import gc
 import itertools
 import sys
 import traceback
+from types import ModuleType
 from typing import Final
 
 _tasks: Final = itertools.count()
@@ -22,14 +23,17 @@ class _WithoutLostConnections:
             traceback.print_exc()
 
 
-def suppress_disconnect_traceback() -> None:
+def suppress_disconnect_traceback(daemon: ModuleType | None = None) -> None:
     """Let a worker process of Spark's daemon end without a traceback when Spark has closed its connection.
 
     A worker detects this when it flushes its answer after its task: over TCP the bytes are lost, over a Unix socket the
     flush fails. The daemon would print the traceback among the messages of a command that succeeded. A task calls this
     when it imports this package; it then applies to that task and to all later ones in the process.
+
+    Args:
+        daemon: the module ``pyspark.daemon``; None for the program of this process, if it is that module.
     """
-    daemon = sys.modules["__main__"]
+    daemon = daemon or sys.modules["__main__"]
     if getattr(daemon.__spec__, "name", None) == "pyspark.daemon" and hasattr(daemon, "traceback"):
         daemon.traceback = _WithoutLostConnections  # type: ignore[attr-defined]
 
