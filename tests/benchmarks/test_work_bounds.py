@@ -187,7 +187,7 @@ def test_work_of_a_whole_life():
             native_calls=28_000,
             kernel_calls=40,
             lines=131_000,
-            peak_objects=7_500,
+            peak_objects=7_900,
             kept_bytes=100_000,
             peak_bytes=11_800_000,
         ),

@@ -26,7 +26,7 @@ async def test_a_message_from_add_to_ack(session):
     """A message can be added, leased, extended, given back, leased again and acknowledged."""
     at_ms = now_ms() + 300
     assert await session.add(at_ms, 7, 1) is AddResult.ADDED
-    lease = await session.poll(10, wait_ms=10_000, lease_ms=1_000)
+    lease = await session.poll(10, wait_ms=10_000, lease_ms=30_000)
     assert list(lease.messages) == [Position(7, 1)]
     expires_at_ms = lease.expires_at_ms
     assert (await lease.extend(60_000)).extended_count == 1

@@ -1,4 +1,4 @@
-"""With a million pending on disk, opening reads and keeps only what the prefetch window needs."""
+"""With a million pending on disk, opening reads and keeps only what the prefetch window needs, in groups of segments."""
 
 import gc
 import tracemalloc
@@ -6,6 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from delayed_tracker.core.rules.segment_groups import GROUPS_MAX
 from delayed_tracker.core.values.columns import index_columns
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.service.clock import ManualClock
@@ -54,7 +55,10 @@ async def _fill(path, clock: ManualClock) -> int:
 
 @pytest.mark.slow
 async def test_opening_a_million_reads_and_keeps_what_is_nearly_due(tmp_path) -> None:
-    """Opening reads one range per bucket and rows of at most two windows; memory has bits, bounds and those rows."""
+    """Opening reads one range per bucket: rows of at most two windows, or one group of segments each.
+
+    Memory has bits, bounds of groups, and those rows.
+    """
     clock = ManualClock()
     near_count = await _fill(tmp_path / "tracker.db", clock)
     gc.collect()
@@ -75,11 +79,13 @@ async def test_opening_a_million_reads_and_keeps_what_is_nearly_due(tmp_path) ->
     assert opened.recovered_count == stats.pending_count == PENDING
     assert storage.calls.count("get_bucket_snapshot_metadata") == 0, "the catalogue tells enough"
     assert storage.calls.count("get_bucket_snapshot_segments") <= PENDING // LEDGER_ENTRIES
-    assert 0 < stats.loaded_count <= near_count
+    buckets = PENDING // LEDGER_ENTRIES
+    read_count = near_count + buckets * LEDGER_ENTRIES // (GROUPS_MAX - 10)
+    assert 0 < stats.loaded_count <= read_count
     row_bytes = 20
-    assert storage.read_bytes <= near_count * row_bytes
-    bounds_bytes = sum(bucket.segment_count for bucket in host.buckets()) * 3 * 8
-    assert kept_bytes <= bounds_bytes + near_count * 3 * 8 + 2_000_000
+    assert storage.read_bytes <= read_count * row_bytes
+    bounds_bytes = buckets * GROUPS_MAX * 3 * 8
+    assert kept_bytes <= bounds_bytes + read_count * 3 * 8 + 2_000_000
     assert stats.membership_bytes <= PENDING // 8
 
     # Nothing more is read until the next deadlines are near.
