@@ -13,16 +13,15 @@ from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.rules.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
 from delayed_tracker.core.rules.segment_groups import SegmentGroups
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
-from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
-from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.cursor_fall import fallen_entries
 from delayed_tracker.service.storage.due_bits import read_due_bits
 from delayed_tracker.service.storage.log_replay import LogReplay
+from delayed_tracker.service.storage.recoverable import consumed_in, from_metadata, from_summary, summaries_of
 from delayed_tracker.service.telemetry.storage_log import LOG_MISSING, SNAPSHOT_LOST
 from delayed_tracker.storage.add_log import LogExtent
 from delayed_tracker.storage.codec.codec import decode_metadata
@@ -33,11 +32,10 @@ from delayed_tracker.storage.errors import (
     SnapshotCorrupt,
     SnapshotNotFound,
     StorageError,
-    StorageFormatUnsupported,
 )
 from delayed_tracker.storage.maintenance.claiming import claim_tracker
 from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, CatalogueState, LogMark, StoredThrough
-from delayed_tracker.storage.summary import BucketSummary, decode_summary
+from delayed_tracker.storage.summary import BucketSummary
 
 Answer = TypeVar("Answer")
 
@@ -259,14 +257,14 @@ class TrackerRecovery:
         """
         if not entries:
             return []
-        summaries = await self._access.offload(_summaries, entries)
+        summaries = await self._access.offload(summaries_of, entries)
         self._counters.summaries_unreadable += sum(
             summary is None and bool(entry.summary) for entry, summary in zip(entries, summaries, strict=True)
         )
 
         async def bucket(entry: CatalogueEntry, summary: BucketSummary | None) -> RecoverableBucket | None:
             if summary is not None and not needs_metadata(summary.groups, cutoff_ms):
-                return _from_summary(entry, summary)
+                return from_summary(entry, summary)
             return await self._from_metadata(entry, cutoff_ms)
 
         return await all_answers(
@@ -339,9 +337,9 @@ class TrackerRecovery:
 
         Buckets without a readable summary count as 0.
         """
-        summaries = await self._access.offload(_summaries, state.entries)
+        summaries = await self._access.offload(summaries_of, state.entries)
         return sum(
-            len(summary.bits) - summary.bits.intersection_count(_consumed(entry))
+            len(summary.bits) - summary.bits.intersection_count(consumed_in(entry))
             for entry, summary in zip(state.entries, summaries, strict=True)
             if summary is not None
         )
@@ -445,51 +443,7 @@ class TrackerRecovery:
             self._counters.snapshots_corrupt += 1
             self._lost(entry.bucket_id, error)
             return None
-        return RecoverableBucket(
-            bucket_id=entry.bucket_id,
-            first=entry.first,
-            last=entry.last,
-            groups=groups,
-            bits=metadata.union,
-            segment_bits=metadata.segment_bits,
-            due_bits=due_bits,
-            consumed=_consumed(entry),
-            snapshot_bytes=length,
-            seal_number=entry.seal_number,
-            is_foreign=not entry.summary,
-        )
-
-
-def _summaries(entries: Sequence[CatalogueEntry]) -> list[BucketSummary | None]:
-    """Return the summary of each entry; None if the entry has none or it is not readable."""
-    found: list[BucketSummary | None] = []
-    for entry in entries:
-        try:
-            found.append(decode_summary(entry.summary) if entry.summary else None)
-        except (SnapshotCorrupt, StorageFormatUnsupported):
-            found.append(None)  # the snapshot's metadata has the same content
-    return found
-
-
-def _consumed(entry: CatalogueEntry) -> PositionBitmap:
-    try:
-        return PositionBitmap.deserialize(entry.consumed)
-    except InvalidInput:
-        # Unreadable: these positions are tracked again, which gives duplicates but loses nothing.
-        return PositionBitmap()
-
-
-def _from_summary(entry: CatalogueEntry, summary: BucketSummary) -> RecoverableBucket:
-    return RecoverableBucket(
-        bucket_id=entry.bucket_id,
-        first=entry.first,
-        last=entry.last,
-        groups=summary.groups,
-        bits=summary.bits,
-        consumed=_consumed(entry),
-        snapshot_bytes=summary.snapshot_bytes,
-        seal_number=entry.seal_number,
-    )
+        return from_metadata(entry, metadata, groups, due_bits, length)
 
 
 def _build(
