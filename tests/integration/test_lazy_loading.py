@@ -6,9 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from delayed_tracker.core.rules.segment_groups import GROUPS_MAX
 from delayed_tracker.core.values.columns import index_columns
-from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.core.values.limits import GROUPS_MAX, TrackerLimits
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.storage.registry import open_storage
 from tests.service.harness.shell import KEY, ControlledStorage, elapse, make_registry, settle

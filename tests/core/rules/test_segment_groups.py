@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.core.rules.segment import SegmentBounds
-from delayed_tracker.core.rules.segment_groups import GROUP_ROWS, GROUPS_MAX, LARGEST_GROUP_ROWS, SegmentGroups
+from delayed_tracker.core.rules.segment_groups import GROUP_ROWS, LARGEST_GROUP_ROWS, SegmentGroups
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.limits import GROUPS_MAX
 
 ROWS = st.lists(st.integers(0, 5_000), max_size=60)
 

@@ -52,7 +52,6 @@ _SEGMENT_KIND: Final = SEGMENT_OCTET & _KIND_BITS
 
 _HEADER: Final = struct.Struct("<BIq")
 _COLUMN: Final = struct.Struct("<Bq")
-_COUNT_MAX: Final = 2**31 - 1
 _REBUILD: Final = "rebuild it from the ledgers"
 
 _FAULTS: Final = {

@@ -13,14 +13,13 @@ import numpy as np
 
 from delayed_tracker.core.rules.recovery import KeptBucket, RecoverableBucket, plan_recovery
 from delayed_tracker.core.rules.segment_groups import SegmentGroups
-from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position
-from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
-from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, SnapshotStore
+from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
+from delayed_tracker.storage.maintenance.recoverable import consumed_in, from_summary, summaries_of
+from delayed_tracker.storage.protocol import CatalogueEntry, SnapshotStore
 from delayed_tracker.storage.shared.document_store import NamesSnapshots
-from delayed_tracker.storage.summary import decode_summary
 
 ROWS_AT_ONCE: Final = 1 << 18
 """Rows that one request reads, about: 5 MB stored, 6 MB decoded. A segment is never divided."""
@@ -93,7 +92,7 @@ async def live_buckets(storage: SnapshotStore, topic: str, subscription: str, *,
             buckets[entry.bucket_id] = await _recoverable(storage, entry)
         except (SnapshotNotFound, SnapshotCorrupt) as error:
             lost.append(lost_bucket(topic, subscription, entry.bucket_id, error))
-    plan = plan_recovery(list(buckets.values()), mark_delete=_mark_delete(state), cutoff_ms=None)
+    plan = plan_recovery(list(buckets.values()), mark_delete=state.mark_delete_in_force, cutoff_ms=None)
     pieces: list[BucketPiece] = []
     for kept in plan.keep:
         bucket = buckets[kept.bucket_id]
@@ -134,22 +133,9 @@ def lost_bucket(topic: str, subscription: str, bucket_id: int, error: SnapshotNo
 
 async def _recoverable(storage: SnapshotStore, entry: CatalogueEntry) -> RecoverableBucket:
     """Return a bucket from its summary, or from the metadata of its snapshot if it has no summary that can be read."""
-    consumed = _consumed(entry)
-    try:
-        if entry.summary:
-            summary = decode_summary(entry.summary)
-            return RecoverableBucket(
-                entry.bucket_id,
-                entry.first,
-                entry.last,
-                summary.groups,
-                bits=summary.bits,
-                consumed=consumed,
-                snapshot_bytes=summary.snapshot_bytes,
-                seal_number=entry.seal_number,
-            )
-    except (SnapshotCorrupt, StorageFormatUnsupported):
-        pass  # the metadata has the same content
+    (summary,) = summaries_of([entry])
+    if summary is not None:
+        return from_summary(entry, summary)
     metadata = decode_metadata(await storage.get_bucket_snapshot_metadata(entry.bucket_id))
     bits = metadata.positions()
     return RecoverableBucket(
@@ -158,24 +144,11 @@ async def _recoverable(storage: SnapshotStore, entry: CatalogueEntry) -> Recover
         entry.last,
         SegmentGroups.of(metadata.bounds),
         bits=bits,
-        consumed=consumed,
+        consumed=consumed_in(entry),
         snapshot_bytes=_ROW_BYTES * int(metadata.bounds.count.sum()),
         seal_number=entry.seal_number,
         is_foreign=not entry.summary,
     )
-
-
-def _consumed(entry: CatalogueEntry) -> PositionBitmap:
-    try:
-        return PositionBitmap.deserialize(entry.consumed)
-    except InvalidInput:
-        # As in recovery: the consumed indexes come back as duplicates.
-        return PositionBitmap()
-
-
-def _mark_delete(state: CatalogueState) -> Position:
-    known = (state.mark_delete, *(entry.mark_delete for entry in state.entries))
-    return max((position for position in known if position is not None), default=BEFORE_ALL)
 
 
 def _gone(bucket: RecoverableBucket, kept: KeptBucket) -> bytes:

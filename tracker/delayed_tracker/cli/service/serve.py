@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from delayed_tracker.cli.service.config import settings_from
-from delayed_tracker.cli.terminal.importing import without_collection
 from delayed_tracker.cli.terminal.options import BrokerConf, Config, Set
+from delayed_tracker.service.process.importing import without_collection
 from delayed_tracker.service.settings.load import LoadedSettings
 
 _JSON_LOG = "logFormat=json"

@@ -12,9 +12,8 @@ import numpy as np
 
 from delayed_tracker.core.rules.segment import SegmentBounds
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.limits import GROUPS_MAX
 
-GROUPS_MAX: Final = 512
-"""Groups of a bucket that are few enough: each takes eight bytes, a bucket without segments some 2,000."""
 GROUP_ROWS: Final = 256
 """Rows of a group, on average, that are few enough to be loaded before most of them are wanted."""
 LARGEST_GROUP_ROWS: Final = 8_192

@@ -2,8 +2,12 @@
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
+
+GROUPS_MAX: Final = 512
+"""Groups of a bucket's segments that are few enough: each takes eight bytes, a bucket without segments some 2,000."""
 
 
 class TrackerKind(enum.Enum):
@@ -38,7 +42,7 @@ class TrackerLimits:
     """A segment spans less than this."""
     max_indexes_per_segment: int = 5_000
     """A segment holds at most this many; -1 is unlimited."""
-    segment_groups_max: int = 512
+    segment_groups_max: int = GROUPS_MAX
     """A stored bucket remembers the bounds of about this many groups of adjacent segments, and loads whole groups."""
     prefetch_window_ms: int = 300_000
     """A segment is loaded when its first deadline is this near."""

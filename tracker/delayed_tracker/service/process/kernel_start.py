@@ -9,7 +9,6 @@ the child fails, a thread of this process compiles what it left.
 
 import asyncio
 import contextlib
-import gc
 import os
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from delayed_tracker.core.kernels.jit import Kernel, cache_directory, cached_in
+from delayed_tracker.service.process.importing import without_collection
 from delayed_tracker.service.process.kernels import SERVICE_KERNELS, is_cache_writable
 from delayed_tracker.service.process.worker_threads import worker_threads
 
@@ -170,12 +170,10 @@ def _beside_calls() -> Iterator[None]:
     """Load in this block without delaying calls, and keep what it leaves out of garbage collections."""
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
-    gc.disable()
     try:
-        yield
+        with without_collection():
+            yield
     finally:
-        gc.freeze()
-        gc.enable()
         sys.setswitchinterval(before_s)
 
 

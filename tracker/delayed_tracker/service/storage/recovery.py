@@ -21,7 +21,6 @@ from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.cursor_fall import fallen_entries
 from delayed_tracker.service.storage.due_bits import read_due_bits
 from delayed_tracker.service.storage.log_replay import LogReplay
-from delayed_tracker.service.storage.recoverable import consumed_in, from_metadata, from_summary, summaries_of
 from delayed_tracker.service.telemetry.storage_log import LOG_MISSING, SNAPSHOT_LOST
 from delayed_tracker.storage.add_log import LogExtent
 from delayed_tracker.storage.codec.codec import decode_metadata
@@ -34,6 +33,12 @@ from delayed_tracker.storage.errors import (
     StorageError,
 )
 from delayed_tracker.storage.maintenance.claiming import claim_tracker
+from delayed_tracker.storage.maintenance.recoverable import (
+    consumed_in,
+    from_metadata,
+    from_summary,
+    summaries_of,
+)
 from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, CatalogueState, LogMark, StoredThrough
 from delayed_tracker.storage.summary import BucketSummary
 

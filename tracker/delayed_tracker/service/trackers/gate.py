@@ -298,7 +298,7 @@ class TrackerGate:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        if isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation):
+        if _is_refusal(error):
             return
         self._give_up(error)
         self._note_memory()
@@ -463,6 +463,11 @@ class TrackerGate:
             self._shared.fenced(self.key)
 
 
+def _is_refusal(error: BaseException) -> bool:
+    """Return True for an error that a core or its caller raises on purpose."""
+    return isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation)
+
+
 class _Step:
     """Block of one step. Every call of a verb runs it, so it is a class of its own: two generators cost twice as much."""
 
@@ -489,7 +494,7 @@ class _Step:
         gate, core = self._gate, self._core
         assert core is not None
         # A core that refuses the call has applied nothing, but time has passed.
-        if error is None or (isinstance(error, DelayedTrackerError) and not isinstance(error, InvariantViolation)):
+        if error is None or _is_refusal(error):
             try:
                 gate.settle(core)
             except BaseException as failure:
