@@ -50,6 +50,14 @@ async def well(_service: Service, session: TrackerSession, over: asyncio.Event) 
         entry += 1
         async with await session.poll(100):
             pass
+    await deliver_all(session)
+
+
+async def deliver_all(session: TrackerSession) -> None:
+    """Hand off what is left, because it would be due and not polled."""
+    while (await session.stats()).pending_count:
+        async with await session.poll(100, wait_ms=1_000):
+            pass
 
 
 async def stopped(service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
@@ -101,6 +109,7 @@ async def well_for_a_while(session: TrackerSession, entry: int) -> None:
         await session.add_columns([now_ms() + 200], [1], [later])
         async with await session.poll(10, wait_ms=1_000):
             pass
+    await deliver_all(session)
 
 
 async def unpolled(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
@@ -145,6 +154,7 @@ async def unacknowledged(_service: Service, session: TrackerSession, over: async
         await session.poll(1, wait_ms=1_000, lease_ms=100)
         async with await session.poll(1, wait_ms=1_000):
             pass
+    await deliver_all(session)
 
 
 async def slow_recovery(service: Service, session: TrackerSession, over: asyncio.Event) -> None:

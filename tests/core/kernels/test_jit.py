@@ -4,14 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 from numba import config
 
 from delayed_tracker.core.kernels import compiled as kernels
-from delayed_tracker.core.kernels.jit import COLUMN, INT64, Kernels, cached_in
+from delayed_tracker.core.kernels import machine_code
+from delayed_tracker.core.kernels.jit import COLUMN, INT64, INTERPRETED_MAX, Kernels, cached_in
 from tests.repository.project_tree import ROOT
 
 SUM = """
@@ -166,10 +169,67 @@ def test_a_kernel_that_is_not_cached_runs_as_written_until_it_is_loaded(tmp_path
             found += value
         return found
 
-    with cached_in(str(tmp_path)):
+    with cached_in(str(tmp_path)), ThreadPoolExecutor(1) as other:
         total.load_or_interpret()
         assert total(np.arange(5)) == 10
+        assert not total.is_loaded
+        assert other.submit(total, np.ones(INTERPRETED_MAX + 1, np.int64)).result() == INTERPRETED_MAX + 1
         assert not total.is_loaded
         total.load()
         assert total.is_loaded
         assert total(np.arange(5)) == 10
+
+
+@jit_only
+def test_an_event_loop_does_not_wait_for_a_thread_that_loads(tmp_path: Path):
+    """While another thread has the compiler, the first one runs the function as it is written."""
+    family = Kernels()
+
+    @family.add(COLUMN)
+    def total(values):
+        found = 0
+        for value in values:
+            found += value
+        return found
+
+    with cached_in(str(tmp_path)), ThreadPoolExecutor(2) as others:
+        machine_code.compiled(total.function, [COLUMN], keep=True)
+        total.load_or_interpret()
+        held, release = Event(), Event()
+
+        def hold() -> None:
+            with machine_code.COMPILER_LOCK:
+                held.set()
+                release.wait(60)
+
+        holding = others.submit(hold)
+        try:
+            assert held.wait(60)
+            long = np.ones(INTERPRETED_MAX + 1, np.int64)
+            waiting = others.submit(total, long)
+            assert total(long) == long.size
+            assert not total.is_loaded
+            assert not waiting.done()
+        finally:
+            release.set()
+        holding.result()
+        assert waiting.result() == long.size
+    assert total.is_loaded
+
+
+@jit_only
+def test_a_thread_does_not_load_for_short_columns(tmp_path: Path):
+    """Sealing a small bucket does not wait for numba either."""
+    family = Kernels()
+
+    @family.add(COLUMN)
+    def total(values):
+        return values.sum()
+
+    with cached_in(str(tmp_path)), ThreadPoolExecutor(1) as other:
+        machine_code.compiled(total.function, [COLUMN], keep=True)
+        total.load_or_interpret()
+        assert other.submit(total, np.ones(INTERPRETED_MAX, np.int64)).result() == INTERPRETED_MAX
+        assert not total.is_loaded
+        other.submit(total, np.ones(INTERPRETED_MAX + 1, np.int64)).result()
+        assert total.is_loaded

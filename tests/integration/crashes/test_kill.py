@@ -54,13 +54,16 @@ async def open_for(dispatcher: Dispatcher, client: DelayedTrackerClient) -> Trac
 
 
 async def work_until_killed(
-    dispatcher: Dispatcher, service: ServiceProcess, after_s: float, *, begin: Settle = settle
+    dispatcher: Dispatcher, service: ServiceProcess, after_s: float, *, begin: Settle = settle, sealed_min: int = 0
 ) -> None:
-    """Load the service and kill it meanwhile."""
+    """Load the service and kill it meanwhile: after so many seconds, or when so many buckets were sealed if that is later."""
     async with connect(service.grpc_address) as client, await open_for(dispatcher, client) as session:
         await begin(dispatcher, session)
         working = asyncio.create_task(dispatcher.work(session))
+        sealed_before = len(dispatcher.sealed_seen)
         await asyncio.sleep(after_s)
+        while not working.done() and len(dispatcher.sealed_seen) < sealed_before + sealed_min:
+            await asyncio.sleep(0.01)
         assert not working.done()
         await service.kill()
         dispatcher.killed_at_ms = now_ms()

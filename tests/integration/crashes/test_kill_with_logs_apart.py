@@ -80,7 +80,9 @@ async def kill_on_machines(directory: Path, kills: int, storage_url: str) -> Non
         machine = machines.any() if kill > 1 else machines.new()
         service = await ServiceProcess.start(machine, storage_url=storage_url, settings=settings_in(machine))
         try:
-            await work_until_killed(dispatcher, service, dispatcher.rng.uniform(0.5, 2.0), begin=machines.begin)
+            await work_until_killed(
+                dispatcher, service, dispatcher.rng.uniform(0.5, 2.0), begin=machines.begin, sealed_min=6
+            )
         finally:
             await service.ensure_stopped()
     machine = machines.new()

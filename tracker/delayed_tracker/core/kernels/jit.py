@@ -23,8 +23,11 @@ starts. Functions that kernels call are :func:`jitable`; what else numba has to 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+import numpy as np
 
 from delayed_tracker.core.kernels import compile_notice
 
@@ -46,6 +49,9 @@ INT64: Final = ArgumentType("int64")
 BOOLEAN: Final = ArgumentType("boolean")
 COLUMN: Final = ArgumentType("int64", is_column=True)
 OCTETS: Final = ArgumentType("uint8", is_column=True)
+
+INTERPRETED_MAX: Final = 4_096
+"""Elements of all columns of a call up to which running it as Python takes less than loading: some milliseconds."""
 
 _registrations: Final[list[Callable[[], None]]] = []
 """Registrations with numba that have to precede the next kernel."""
@@ -132,9 +138,16 @@ class Kernel(Generic[Arguments, Answer]):
         return True
 
     def load_or_interpret(self) -> None:
-        """Load the machine code at the first call if the cache has it; else run the Python function from then on."""
+        """Until the machine code is loaded, run the Python function in this thread, and in others for short columns.
+
+        So this thread, which is an event loop's, never waits for another one that imports numba or loads. A call with
+        long columns in another thread loads; if the cache lacks the machine code, it runs the Python function, too.
+        """
+        here = get_ident()
 
         def first_call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+            if get_ident() == here or _element_count(args) <= INTERPRETED_MAX:
+                return self.function(*args, **kwargs)
             if not self.load_cached():
                 self.interpret()
             return self(*args, **kwargs)
@@ -152,6 +165,10 @@ class Kernel(Generic[Arguments, Answer]):
         self._running = function
         self._is_loaded = True
         return function
+
+
+def _element_count(arguments: tuple[object, ...]) -> int:
+    return sum(argument.size for argument in arguments if isinstance(argument, np.ndarray))
 
 
 def cache_directory() -> str:

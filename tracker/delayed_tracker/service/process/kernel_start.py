@@ -1,10 +1,11 @@
 """Starts the service without waiting for kernels: their compilation takes up to a minute for a new version, and numba's
 import and the cached kernels take a third of the time in which the service starts.
 
-A kernel that is called before that is loaded from the cache at its first call. A moment after the service answers, a
-thread loads what the cache has. What it lacks runs as it is written, much slower, while a child process compiles into the cache; then the service loads it from there and calls run machine code from one moment to the
-next. Results are the same in both ways. Where the cache cannot be written, a temporary directory takes its place; where
-the child fails, a thread of this process compiles what it left.
+A moment after the service answers, a thread loads what the cache has. Until then the event loop runs kernels as they
+are written, and other threads load those that they call. What the cache lacks runs as it is written, much slower, while
+a child process compiles into the cache; then the service loads it from there and calls run machine code from one moment
+to the next. Results are the same in both ways. Where the cache cannot be written, a temporary directory takes its
+place; where the child fails, a thread of this process compiles what it left.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -23,7 +24,6 @@ import structlog
 from delayed_tracker.core.kernels.jit import Kernel, cache_directory, cached_in
 from delayed_tracker.service.process.importing import without_collection
 from delayed_tracker.service.process.kernels import SERVICE_KERNELS, is_cache_writable
-from delayed_tracker.service.process.worker_threads import worker_threads
 
 LOG_EVERY_S: Final = 5.0
 LOAD_AFTER_S = 0.25
@@ -52,7 +52,9 @@ class KernelLoader:
         """
         self._kernels = kernels
         self._child = child
-        self._workers: Executor = worker_threads(1)
+        # Of the same priority as the event loop: it holds the interpreter most of the time, and on a busy machine the
+        # event loop would wait until such a thread runs.
+        self._workers = ThreadPoolExecutor(1, thread_name_prefix="delayed-tracker-kernels")
         self._starting: asyncio.Task[None] | None = None
         self._compiling: asyncio.Task[None] | None = None
 
