@@ -61,9 +61,9 @@ async def work_until_killed(
         await begin(dispatcher, session)
         working = asyncio.create_task(dispatcher.work(session))
         sealed_before = len(dispatcher.sealed_seen)
-        await asyncio.sleep(after_s)
+        await asyncio.wait({working}, timeout=after_s)
         while not working.done() and len(dispatcher.sealed_seen) < sealed_before + sealed_min:
-            await asyncio.sleep(0.01)
+            await asyncio.wait({working}, timeout=0.01)
         assert not working.done()
         await service.kill()
         dispatcher.killed_at_ms = now_ms()
