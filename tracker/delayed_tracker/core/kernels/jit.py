@@ -23,7 +23,6 @@ starts. Functions that kernels call are :func:`jitable`; what else numba has to 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import get_ident
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
@@ -137,16 +136,18 @@ class Kernel(Generic[Arguments, Answer]):
             return False
         return True
 
-    def load_or_interpret(self) -> None:
-        """Until the machine code is loaded, run the Python function in this thread, and in others for short columns.
+    def load_or_interpret(self, may_wait: Callable[[], bool]) -> None:
+        """Until the machine code is loaded, run the Python function for short columns, and for callers that may not wait.
 
-        So this thread, which is an event loop's, never waits for another one that imports numba or loads. A call with
-        long columns in another thread loads; if the cache lacks the machine code, it runs the Python function, too.
+        Another call loads. If the cache lacks the machine code, it runs the Python function, too.
+
+        Args:
+            may_wait: returns False in a thread that must not wait for another one that imports numba or loads, as an
+                event loop's.
         """
-        here = get_ident()
 
         def first_call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-            if get_ident() == here or _element_count(args) <= INTERPRETED_MAX:
+            if _element_count(args) <= INTERPRETED_MAX or not may_wait():
                 return self.function(*args, **kwargs)
             if not self.load_cached():
                 self.interpret()

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import get_ident
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -66,8 +67,9 @@ class KernelLoader:
             with _beside_calls():
                 await self.start()
 
+        loop_thread = get_ident()
         for kernel in self._kernels:
-            kernel.load_or_interpret()
+            kernel.load_or_interpret(may_wait=lambda: get_ident() != loop_thread)
         self._starting = asyncio.create_task(start())
 
     @property
