@@ -12,7 +12,7 @@ from delayed_tracker.cli.spark.starting.early_java import early_java, take_early
 from delayed_tracker.spark.jobs import session
 from delayed_tracker.spark.jobs.session import build_session
 from delayed_tracker.spark.runtime import java_start
-from delayed_tracker.spark.runtime.java_start import LATE_OPTIMIZER, JavaStart
+from delayed_tracker.spark.runtime.java_start import LATE_OPTIMIZER, UNCHECKED_ARROW, JavaStart
 from delayed_tracker.spark.runtime.session_settings import session_settings
 
 NAME = "spark-rebuild rebuild"
@@ -117,7 +117,9 @@ def options_of(settings, told: Path, **given) -> str:
 def test_the_options_of_the_user_go_last(programs, monkeypatch):
     """The later of two options wins."""
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dmine=1")
-    assert options_of(session_settings(), programs).startswith(" ".join([*LATE_OPTIMIZER, "-Dmine=1", "--conf"]))
+    assert options_of(session_settings(), programs).startswith(
+        " ".join([*LATE_OPTIMIZER, *UNCHECKED_ARROW, "-Dmine=1", "--conf"])
+    )
 
 
 def test_java_for_a_cluster_gets_no_options(programs):
