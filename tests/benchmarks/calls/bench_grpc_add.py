@@ -39,7 +39,12 @@ ABOUT = (
     "code (GRPC_EXPERIMENTS without event_engine_client and event_engine_listener: 5 to 9 %, by a switch that goes "
     "away), both together (8 to 15 %), gRPC's server of threads (as fast; 100 us slower as soon as its threads hand a call "
     "to the event loop, where the trackers are), its latency and throughput targets, other pollers, no probes, no "
-    "support of forks, its minimal stack, one arena, one core for both (none beyond the noise)."
+    "support of forks, its minimal stack, one arena, one core for both (none beyond the noise). "
+    "While everything seals, an index takes the service 540 ns: its event loop 250, a fifth of it the sockets', the "
+    "threads that sort and encode 100, the writer of snapshots 80, that of the add log 75; it takes the client 150, and two "
+    "cores that both programs keep busy would pass 2.9 M a second. Tried: batches of 10,000 (2.4 to 2.8 M/s beside 1.8 to "
+    "2.0), 64 calls at a time, which the client joins (2.9), with columnar snapshots (3.2 to 3.8), these with 8 calls (2.0 to "
+    "2.3), without the add log (1.4 to 1.9), files instead of SQLite (2.1), one thread that encodes (2.1 to 2.8)."
 )
 IN_FLIGHT = 8
 _ADD_METHOD = "delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessages"

@@ -16,9 +16,9 @@ ABOUT = (
     "ledgers of 50,000 are added; once all are stored, all but what is near due is on disk only. The service is given five "
     "seconds of rest, after which it has returned what it freed to the system. Memory is anonymous "
     "resident memory: what is mapped from files belongs to the file cache. The peer's number is Java's heap with "
-    "snapshots elsewhere; Redis takes 110 bytes. Of ours 0.4 bytes for each index are segment bounds in narrow columns, and "
-    "some 3 to 5 MB are there once, whatever is pending: what threads and allocator keep after the first large load. They "
-    "are most of the number at 1 M, where the goal, which is for 10 M, is not met for their sake. Tried against them: one "
+    "snapshots elsewhere; Redis takes 110 bytes. Of ours some 1 to 4 MB are there once, whatever is "
+    "pending: what threads and allocator keep after the first large load. They are most of the number at 1 M; bounds of groups "
+    "of segments, and bitmaps, are 0.3 bytes for each index of 100 M. Tried against what is there once: one "
     "arena for all threads (1 MB less, but adds over gRPC took more processor time), and lower thresholds of the "
     "allocator (as much less, but storing and draining took a third longer)."
 )
