@@ -148,8 +148,8 @@ MUTATIONS = (
     Mutation(
         "record consumed positions that the log does not have yet",
         f"{SERVICE}/storage/snapshot_writer.py",
-        "                await self._results.until_logged()\n                known",
-        "                known",
+        "                await self._results.until_logged()\n                # A catalogue",
+        "                # A catalogue",
     ),
     Mutation(
         "delete the snapshots of a fenced writer although the catalogue names them",

@@ -96,6 +96,27 @@ async def test_a_snapshot_is_followed_by_a_cut(make, clock, log):
     assert await logged_bytes(log) == 0
 
 
+async def test_a_cut_reads_the_catalogue_only_if_something_was_consumed(make, storage, clock, log):
+    """While messages are added, each sealed bucket is followed by a cut, and the catalogue may have thousands of buckets."""
+    registry = await make(2**20)
+    host, opened = await open_tracker(registry)
+    added = await add(host, opened.epoch, clock, 100)
+    host.seal(opened.epoch)
+    storage.calls.clear()
+    await elapse(clock, 1_000)
+    assert registry.log_keeper.checkpoint_count == 1
+    assert "replace" in storage.calls
+    assert "list" not in storage.calls
+
+    host.cancel(opened.epoch, added.take(slice(0, 10)))
+    await add(host, opened.epoch, clock, 100, ledger=2)
+    host.seal(opened.epoch)
+    storage.calls.clear()
+    await elapse(clock, 1_000)
+    assert registry.log_keeper.checkpoint_count == 2
+    assert "list" in storage.calls
+
+
 async def test_a_checkpoint_that_fails_cuts_nothing(make, storage, clock, log):
     """The records are cut after the catalogue has what they say, never before."""
     registry = await make(2**20)

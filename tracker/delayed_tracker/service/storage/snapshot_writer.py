@@ -274,11 +274,16 @@ class SnapshotWriter(Publication):
                 consumption = look()
                 gone, mark = consumption.gone, consumption.mark
                 await self._results.until_logged()
-                known = await self._storage.list(*self._tracker)
-                checkpoint = await self._access.offload(checkpointed, known.entries, consumption.remaining)
+                # A catalogue of thousands of buckets has megabytes of summaries. Most checkpoints while messages are
+                # added record only how far the log may be cut.
+                entries: tuple[CatalogueEntry, ...] = ()
+                checkpoint = Checkpoint([], [])
+                if consumption.remaining or gone:
+                    entries = tuple((await self._storage.list(*self._tracker)).entries)
+                    checkpoint = await self._access.offload(checkpointed, entries, consumption.remaining)
                 self._counters.summaries_unreadable += len(checkpoint.unreadable)
                 moved = checkpoint.moved
-                ids = [entry.bucket_id for entry in known.entries if entry.bucket_id in gone]
+                ids = [entry.bucket_id for entry in entries if entry.bucket_id in gone]
                 if moved or ids or mark is not None:
                     await self._storage.replace(
                         *self._tracker,
