@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, get_ident
@@ -14,7 +15,7 @@ from numba import config
 
 from delayed_tracker.core.kernels import compiled as kernels
 from delayed_tracker.core.kernels import machine_code
-from delayed_tracker.core.kernels.jit import COLUMN, INT64, INTERPRETED_MAX, Kernels, cached_in
+from delayed_tracker.core.kernels.jit import COLUMN, INT64, INTERPRETED_MAX, Kernel, Kernels, cached_in
 from tests.repository.project_tree import ROOT
 
 SUM = """
@@ -157,9 +158,8 @@ def test_a_kernel_that_is_not_cached_is_not_compiled_unless_it_is_loaded(tmp_pat
         doubled(np.arange(3.0))
 
 
-@jit_only
-def test_a_kernel_that_is_not_cached_runs_as_written_until_it_is_loaded(tmp_path: Path):
-    """A call that comes before the kernels are loaded does not compile."""
+def summing_kernel() -> Kernel:
+    """Return a kernel that no process has loaded."""
     family = Kernels()
 
     @family.add(COLUMN)
@@ -169,9 +169,20 @@ def test_a_kernel_that_is_not_cached_runs_as_written_until_it_is_loaded(tmp_path
             found += value
         return found
 
+    return total
+
+
+def other_threads_than(thread: int) -> Callable[[], bool]:
+    """Return what is true in every thread but one."""
+    return lambda: get_ident() != thread
+
+
+@jit_only
+def test_a_kernel_that_is_not_cached_runs_as_written_until_it_is_loaded(tmp_path: Path):
+    """A call that comes before the kernels are loaded does not compile."""
+    total = summing_kernel()
     with cached_in(str(tmp_path)), ThreadPoolExecutor(1) as other:
-        here = get_ident()
-        total.load_or_interpret(may_wait=lambda: get_ident() != here)
+        total.load_or_interpret(may_wait=other_threads_than(get_ident()))
         assert total(np.arange(5)) == 10
         assert not total.is_loaded
         assert other.submit(total, np.ones(INTERPRETED_MAX + 1, np.int64)).result() == INTERPRETED_MAX + 1
@@ -184,19 +195,10 @@ def test_a_kernel_that_is_not_cached_runs_as_written_until_it_is_loaded(tmp_path
 @jit_only
 def test_an_event_loop_does_not_wait_for_a_thread_that_loads(tmp_path: Path):
     """While another thread has the compiler, the first one runs the function as it is written."""
-    family = Kernels()
-
-    @family.add(COLUMN)
-    def total(values):
-        found = 0
-        for value in values:
-            found += value
-        return found
-
+    total = summing_kernel()
     with cached_in(str(tmp_path)), ThreadPoolExecutor(2) as others:
         machine_code.compiled(total.function, [COLUMN], keep=True)
-        here = get_ident()
-        total.load_or_interpret(may_wait=lambda: get_ident() != here)
+        total.load_or_interpret(may_wait=other_threads_than(get_ident()))
         held, release = Event(), Event()
 
         def hold() -> None:
@@ -222,12 +224,7 @@ def test_an_event_loop_does_not_wait_for_a_thread_that_loads(tmp_path: Path):
 @jit_only
 def test_a_thread_does_not_load_for_short_columns(tmp_path: Path):
     """Sealing a small bucket does not wait for numba either."""
-    family = Kernels()
-
-    @family.add(COLUMN)
-    def total(values):
-        return values.sum()
-
+    total = summing_kernel()
     with cached_in(str(tmp_path)), ThreadPoolExecutor(1) as other:
         machine_code.compiled(total.function, [COLUMN], keep=True)
         total.load_or_interpret(may_wait=lambda: True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delayed_tracker.core.kernels.jit import BOOLEAN, COLUMN, INT64, OCTETS, Kernels, jitable
-from delayed_tracker.core.kernels.prefetch import prefetch
+from delayed_tracker.core.kernels.prefetch import CACHE_LINE_BYTES, prefetch, prefetch_behind
 
 Int64Array = NDArray[np.int64]
 UInt8Array = NDArray[np.uint8]
@@ -36,8 +36,6 @@ _INTERNAL_LEDGER: Final = -1
 LEDGER_ID_LIKELY_MAX: Final = 1 << 56
 """Ledger ids count up from 0, so an id this large is a size field read at the wrong byte."""
 _BODY_HEADER_BYTES: Final = 32
-_CACHE_LINE_BYTES: Final = 64
-_LOOK_AHEAD_BYTES: Final = 4096
 _ENTRIES_AHEAD: Final = 8
 _RECORD_BYTES_MIN: Final = 4 + _BODY_HEADER_BYTES
 
@@ -117,12 +115,9 @@ def walk_log(octets: UInt8Array, position: int, count_max: int, direct: bool) ->
     records = np.empty((6, count_max), np.int64)
     count = 0
     at = np.int64(position)
-    ahead = at
+    ahead: Int = at
     while count < count_max and at + _RECORD_BYTES_MIN <= len(octets):
-        ahead = max(ahead, at)
-        while ahead < at + _LOOK_AHEAD_BYTES:
-            prefetch(octets, ahead)
-            ahead += _CACHE_LINE_BYTES
+        ahead = prefetch_behind(octets, at, ahead)
         size = _signed_32(_big_32(octets, at))
         if size < 0 and not direct:
             # Padding that is not zero is crossed byte by byte.
@@ -287,7 +282,7 @@ def scan_frames(
         if number + _ENTRIES_AHEAD < count:
             coming = start[np.uintp(number + _ENTRIES_AHEAD)]
             prefetch(octets, coming)
-            prefetch(octets, coming + _CACHE_LINE_BYTES)
+            prefetch(octets, coming + CACHE_LINE_BYTES)
         values[_CHECKED_START, row] = stop
         values[_CRC, row] = -1
         flags = _ZERO

@@ -5,7 +5,7 @@ A kernel is a pure function over columns whose loop runs as machine code. Rules 
 - Declare argument types with :meth:`Kernels.add`. A read-only C-contiguous array type takes writable arrays too, so one
   compilation serves all callers; a frozen column never causes another compilation.
 - Use only names that the module itself defines: the cache detects changes of the kernel's own file only. This includes
-  constants.
+  constants. What changes no result may be another module's: :mod:`delayed_tracker.core.kernels.prefetch`.
 - The GIL is released, so arguments must not change during the call, and results are arrays or numbers.
 - Results are the same with ``NUMBA_DISABLE_JIT=1``, which runs the Python function: widen a value of a narrow column
   with ``np.int64(...)`` before shifting it, and never let an ``int64`` overflow.

@@ -3,17 +3,20 @@
 The offset of a record follows only from the record before it, so the processor cannot prefetch by itself. A record outside
 of the caches takes 100 ns without this, and 30 ns with it.
 
-Kernels of any module may call :func:`prefetch`, although the cache of machine code detects changes of their own module
-only: what it does changes no result.
+Kernels of any module may use what is here, although the cache of machine code detects changes of their own module only: it
+changes no result.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delayed_tracker.core.kernels.jit import before_compiling
+from delayed_tracker.core.kernels.jit import before_compiling, jitable
+
+CACHE_LINE_BYTES: Final = 64
+_LOOK_AHEAD_BYTES: Final = 4096
 
 
 def prefetch(octets: NDArray[np.uint8], at: int | np.int64) -> None:
@@ -50,3 +53,20 @@ def _register_prefetch() -> None:
             prefetch_line(octets, at)  # type: ignore[call-arg]  # numba gives the first
 
         return compiled
+
+
+@jitable(forceinline=True)
+def prefetch_behind(octets: NDArray[np.uint8], at: int | np.int64, done: int | np.int64) -> int | np.int64:
+    """Begin to load what a walk from one record to the next soon meets.
+
+    Args:
+        octets: where the records are.
+        at: offset of the record.
+        done: what the call for the record before returned; any offset up to ``at`` for the first.
+    Returns: the offset up to which lines are being loaded.
+    """
+    done = max(done, at)
+    while done < at + _LOOK_AHEAD_BYTES:
+        prefetch(octets, done)
+        done += CACHE_LINE_BYTES
+    return done

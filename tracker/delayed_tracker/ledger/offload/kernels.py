@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delayed_tracker.core.kernels.jit import COLUMN, INT64, OCTETS, Kernels
-from delayed_tracker.core.kernels.prefetch import prefetch
+from delayed_tracker.core.kernels.prefetch import prefetch_behind
 
 Int64Array = NDArray[np.int64]
 Octets = NDArray[np.uint8]
@@ -19,9 +19,6 @@ BROKEN = 2
 """The next bytes are not a record: padding, or damage."""
 OUT_OF_ORDER = 3
 """The next record belongs to another entry."""
-
-_CACHE_LINE_BYTES: Final = 64
-_LOOK_AHEAD_BYTES: Final = 4096
 
 KERNELS: Final = Kernels()
 
@@ -50,13 +47,10 @@ def walk_blob_records(  # noqa: PLR0917  kernels take no keywords
     ends = np.empty(room, np.int64)
     count = 0
     at = start
-    ahead = start
+    ahead: int | np.int64 = start
     status = WALKED
     while True:
-        ahead = max(ahead, at)
-        while ahead < at + _LOOK_AHEAD_BYTES:
-            prefetch(octets, ahead)
-            ahead += _CACHE_LINE_BYTES
+        ahead = prefetch_behind(octets, at, ahead)
         if end - at < 12:
             if first_entry_id + count <= last_entry_id:
                 status = CUT
@@ -111,13 +105,10 @@ def walk_sequence_records(  # noqa: PLR0917  kernels take no keywords
     ends = np.empty(room, np.int64)
     count = 0
     at = start
-    ahead = start
+    ahead: int | np.int64 = start
     status = WALKED
     while first_key + count <= last_key:
-        ahead = max(ahead, at)
-        while ahead < at + _LOOK_AHEAD_BYTES:
-            prefetch(octets, ahead)
-            ahead += _CACHE_LINE_BYTES
+        ahead = prefetch_behind(octets, at, ahead)
         if end - at < 4:
             status = CUT
             break

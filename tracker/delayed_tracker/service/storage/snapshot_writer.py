@@ -276,14 +276,14 @@ class SnapshotWriter(Publication):
                 await self._results.until_logged()
                 # A catalogue of thousands of buckets has megabytes of summaries. Most checkpoints while messages are
                 # added record only how far the log may be cut.
-                entries: tuple[CatalogueEntry, ...] = ()
-                checkpoint = Checkpoint([], [])
+                moved: list[CatalogueEntry] = []
+                ids: list[int] = []
                 if consumption.remaining or gone:
-                    entries = tuple((await self._storage.list(*self._tracker)).entries)
-                    checkpoint = await self._access.offload(checkpointed, entries, consumption.remaining)
-                self._counters.summaries_unreadable += len(checkpoint.unreadable)
-                moved = checkpoint.moved
-                ids = [entry.bucket_id for entry in entries if entry.bucket_id in gone]
+                    known = await self._storage.list(*self._tracker)
+                    checkpoint = await self._access.offload(checkpointed, known.entries, consumption.remaining)
+                    self._counters.summaries_unreadable += len(checkpoint.unreadable)
+                    moved = checkpoint.moved
+                    ids = [entry.bucket_id for entry in known.entries if entry.bucket_id in gone]
                 if moved or ids or mark is not None:
                     await self._storage.replace(
                         *self._tracker,
