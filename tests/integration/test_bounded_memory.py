@@ -45,8 +45,9 @@ def batch(number):
 async def test_calls_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not(service: ServiceProcess):
     """The client retries for as long as a call may take; then it raises an error, and nothing was applied."""
     impatient = ClientSettings(call_timeout_s=3)  # two retries; long enough for a call on a busy machine
+    enduring = ClientSettings(call_timeout_s=60)  # a busy machine stores for seconds
     async with (
-        DelayedTrackerClient.connect(service.grpc_address) as patient,
+        DelayedTrackerClient.connect(service.grpc_address, settings=enduring) as patient,
         await patient.open_tracker(TOPIC, "patient") as session,
         DelayedTrackerClient.connect(service.grpc_address, settings=impatient) as client,
         await client.open_tracker(TOPIC, "impatient") as other,

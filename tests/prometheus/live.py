@@ -59,6 +59,8 @@ class Service:
         )
         self._server: TrackerServer | None = None
         self.bound: BoundAddresses
+        self.polls_apart_s = 0.0
+        """Longest time from the start of one poll to the end of the next, by a dispatcher that means to be in time."""
 
     @property
     def server(self) -> TrackerServer:

@@ -26,7 +26,7 @@ from tests.benchmarks.inputs.shapes import (
 from tests.benchmarks.measure import Reading, Run, Stopwatch, require
 from tests.benchmarks.paths.bench_life import life_of
 from tests.benchmarks.rows import Row, Unit, per_index
-from tests.benchmarks.storages.places import PLACES, Place, sqlite
+from tests.benchmarks.storages.places import PLACES, Place, sqlite, striped_bookies
 from tests.jvm.pulsar_classes import NoPulsarClasses
 
 ABOUT = (
@@ -44,7 +44,7 @@ TRACKERS = 1_000
 
 async def rows(run: Run) -> AsyncIterator[Row]:
     """Measure each storage once, then the larger week, then the trackers."""
-    for opened in PLACES:
+    for opened in (*PLACES, striped_bookies):
         try:
             with opened(run) as place:
                 async for row in _passing(run, place, run.scale.buckets):

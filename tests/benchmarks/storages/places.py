@@ -92,9 +92,16 @@ def one_bookie(run: Run) -> Iterator[Place]:
 
 @contextmanager
 def three_bookies(run: Run) -> Iterator[Place]:
-    """Start a cluster of three bookies, which has two copies of each entry, and yield a root of it for each part."""
+    """Start a cluster of three bookies, two of which have each ledger, as is the default; yield a root for each part."""
     with bookies(run, 3) as cluster:
-        yield _root_of(cluster, "three bookies", "ensemble=3&writeQuorum=2&ackQuorum=2")
+        yield _root_of(cluster, "three bookies", "ensemble=2&writeQuorum=2&ackQuorum=2")
+
+
+@contextmanager
+def striped_bookies(run: Run) -> Iterator[Place]:
+    """Start three bookies that share each ledger, two copies of each entry; yield a root of them for each part."""
+    with bookies(run, 3) as cluster:
+        yield _root_of(cluster, "three bookies, striped", "ensemble=3&writeQuorum=2&ackQuorum=2")
 
 
 def _root_of(cluster: Cluster, name: str, quorums: str) -> Place:
