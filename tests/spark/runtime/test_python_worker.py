@@ -1,5 +1,7 @@
 """Worker processes that Spark's daemon keeps for later tasks."""
 
+import os
+import subprocess
 import sys
 import traceback
 from types import ModuleType, SimpleNamespace
@@ -51,3 +53,36 @@ def test_other_programs_are_left_alone(daemon):
     daemon.__spec__ = None
     suppress_disconnect_traceback()
     assert daemon.traceback is traceback
+
+
+FAULTS = """
+import resource, sys
+import numpy as np
+from delayed_tracker.spark.runtime.python_worker import is_worker, keep_freed_memory
+
+assert not is_worker()
+if "kept" in sys.argv:
+    keep_freed_memory()
+
+def piece():
+    columns = [np.ones(3_000_000, np.uint8) for _ in range(10)]
+
+piece()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+piece()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif("glibc" not in os.confstr("CS_GNU_LIBC_VERSION"), reason="other C libraries have other allocators")
+@pytest.mark.parametrize(
+    ("arguments", "environment", "is_kept"),
+    [(("kept",), {}, True), ((), {}, False), (("kept",), {"MALLOC_MMAP_THRESHOLD_": "131072"}, False)],
+)
+def test_arrays_of_the_next_piece_are_not_mapped_anew(arguments, environment, is_kept):
+    """Columns of 30 MB take the pages of the piece before; not without the setting, or if the user has one."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    command = [sys.executable, "-c", FAULTS, *arguments]
+    ran = subprocess.run(command, env={**own, **environment}, capture_output=True, text=True, check=True)
+    pages = 10 * 3_000_000 // os.sysconf("SC_PAGE_SIZE")
+    assert (int(ran.stdout) < pages / 10) is is_kept

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from delayed_tracker.spark.runtime.python_worker import suppress_disconnect_traceback
+from delayed_tracker.spark.runtime.python_worker import keep_freed_memory, suppress_disconnect_traceback
 
 MODULE: Final = "delayed_tracker.spark.runtime.daemon"
 """Value of ``spark.python.daemon.module``."""
@@ -43,6 +43,7 @@ def main() -> None:
     from pyspark import daemon  # noqa: PLC0415  # after the path has changed
 
     suppress_disconnect_traceback(daemon)
+    keep_freed_memory()  # workers have the settings of the process that starts them
     daemon.manager()
 
 
