@@ -17,7 +17,13 @@ from tests.benchmarks.rows import Row, Unit
 ABOUT = (
     "Trackers with one index each in the add log, opened all at once by a registry over SQLite that has just started: "
     "everything but the network. Two syncs for each tracker, one after the other, would take minutes; those that wait share "
-    "commits, and wake-ups of the event loop."
+    "commits, and wake-ups of the event loop. By the profile an opening is processor time of the event loop, 0.5 ms of a new "
+    "tracker and 0.8 to 1.0 ms of one with an index, and a third of that again of SQLite's threads, which take turns with it for "
+    "the interpreter: some 1,350 calls of Python functions, none above 4 %. Its state is listed, its epoch written, its log taken "
+    "over (13 % of the loop's time), a host with its parts is made (20 %), the log's page applied to a core (25 %), the owner "
+    "noted (10 %). Tried, and kept: 16 at a time (with 2, more than twice the time), shared commits and wake-ups, the first page "
+    "of the log in the answer of taking over. Tried without effect: 32 and 64 at a time, smaller pages, threads of their own for "
+    "reading, no garbage collection."
 )
 _LATER_MS = 3_600_000
 
