@@ -171,8 +171,8 @@ MUTATIONS = (
     ),
     Mutation(
         "keep the log at a clear of a tracker that is not loaded",
-        f"{SERVICE}/storage/recovery.py",
-        "        void = self._void_mark(state, extent)\n",
+        f"{SERVICE}/storage/stored_tracker.py",
+        "        void = self.void_mark(state, extent)\n",
         "        void = state.log_mark\n",
     ),
     Mutation(

@@ -144,11 +144,11 @@ async def test_a_call_moves_the_recovery_of_its_tracker_forward(registry, storag
     """Opens take turns; the tracker of a call that is refused with RECOVERING comes next, one whose caller left last."""
     gate, begun = Gate(), []
 
-    async def note_and_hold(topic, _cursor):
+    async def note_and_hold(topic, _cursor, **_what):
         begun.append(topic)
         await gate()
 
-    storage.before["list_bucket_snapshots"] = note_and_hold
+    storage.before["replace"] = note_and_hold
     opens = opening(registry, *KEYS)
     await settle()
     assert gate.held_count == RECOVERIES_AT_ONCE

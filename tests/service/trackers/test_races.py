@@ -152,8 +152,9 @@ async def test_a_drained_bucket_whose_deletion_failed_does_not_outlive_a_close(r
 
 async def test_an_orphan_that_cannot_be_deleted_does_not_keep_a_tracker_closed(registry, storage, clock):
     """The open succeeds, and the next recovery tries the deletion again."""
+    await storage.inner.replace(*KEY, remove=(), add=(), epoch=1, writer="former")
     orphan = await storage.inner.create_bucket_snapshot(
-        b"", _nothing(), bucket_key="orphan", topic=KEY.topic, cursor=KEY.subscription, epoch=0
+        b"", _nothing(), bucket_key="orphan", topic=KEY.topic, cursor=KEY.subscription, epoch=1
     )
     storage.before["delete_bucket_snapshot"] = failing(*[StorageUnavailable("down")] * 3)
     opening = asyncio.create_task(registry.open(KEY, owner="first", mark_delete=None))

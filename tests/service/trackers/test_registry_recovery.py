@@ -41,6 +41,16 @@ async def test_recovery_reads_no_snapshot_that_its_summary_describes(registry, s
     await again.close()
 
 
+async def test_snapshots_are_listed_only_if_somebody_had_the_tracker_before(registry, storage, clock):
+    """Nothing can be left in a new tracker, and the listing is a quarter of its opening."""
+    await open_tracker(registry)
+    assert "list_bucket_snapshots" not in storage.calls
+    again = await restarted(registry, storage, clock)
+    await open_tracker(again)
+    assert storage.calls.count("list_bucket_snapshots") == 1
+    await again.close()
+
+
 async def test_a_partly_due_bucket_is_recovered_from_its_metadata(registry, storage, clock):
     """Leading segments that are due are left to the replay, and the rest is tracked."""
     host, opened = await open_tracker(registry)
@@ -153,8 +163,9 @@ async def test_unreadable_summaries_and_checkpoints_cost_a_read_or_a_duplicate(r
 
 async def test_orphans_are_swept_and_counted(registry, storage, clock):
     """Snapshots that a crash left without an entry are deleted at the next open; those of other trackers are not."""
-    await _orphan(storage, KEY, epoch=0)
-    await _orphan(storage, OTHER, epoch=0)
+    for key in (KEY, OTHER):
+        await _former_owner(storage, key)
+        await _orphan(storage, key, epoch=1)
     host, _ = await open_tracker(registry)
     assert host.counters.orphans_swept == registry.counters.orphans_swept == 1
     assert await storage.inner.list_bucket_snapshots(*KEY) == []
@@ -163,12 +174,17 @@ async def test_orphans_are_swept_and_counted(registry, storage, clock):
 
 async def test_a_sweep_leaves_what_has_its_own_epoch_or_a_newer_one(registry, storage, clock):
     """An owner that took the tracker over during a sweep or a deletion keeps what it has created by then."""
-    own, newer = await _orphan(storage, KEY, epoch=1), await _orphan(storage, KEY, epoch=9)
+    await _former_owner(storage, KEY)
+    own, newer = await _orphan(storage, KEY, epoch=2), await _orphan(storage, KEY, epoch=9)
     host, opened = await open_tracker(registry)
-    assert (opened.epoch, host.counters.orphans_swept) == (1, 0)
+    assert (opened.epoch, host.counters.orphans_swept) == (2, 0)
     assert [stored.bucket_id for stored in await storage.inner.list_bucket_snapshots(*KEY)] == [own, newer]
     await registry.delete(KEY, epoch=None)
     assert [stored.bucket_id for stored in await storage.inner.list_bucket_snapshots(*KEY)] == [newer]
+
+
+async def _former_owner(storage, key):
+    await storage.inner.replace(*key, remove=(), add=(), epoch=1, writer="former")
 
 
 async def _orphan(storage, key, *, epoch):

@@ -5,9 +5,8 @@ no read. Any other bucket needs one read, of its snapshot's metadata. Missing an
 dropped; the others are recovered.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
 
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.rules.recovery import RecoverableBucket, RecoveryPlan, needs_metadata, plan_recovery
@@ -16,11 +15,12 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.instant import Instant
 from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.counters import EffectCounters
-from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
+from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.cursor_fall import fallen_entries
 from delayed_tracker.service.storage.due_bits import read_due_bits
 from delayed_tracker.service.storage.log_replay import LogReplay
+from delayed_tracker.service.storage.stored_tracker import OPERATIONS_AT_ONCE_MAX, StoredTracker
 from delayed_tracker.service.telemetry.storage_log import LOG_MISSING, SNAPSHOT_LOST
 from delayed_tracker.storage.add_log import LogExtent
 from delayed_tracker.storage.codec.codec import decode_metadata
@@ -33,31 +33,13 @@ from delayed_tracker.storage.errors import (
     StorageError,
 )
 from delayed_tracker.storage.maintenance.claiming import claim_tracker
-from delayed_tracker.storage.maintenance.recoverable import (
-    consumed_in,
-    from_metadata,
-    from_summary,
-    summaries_of,
-)
+from delayed_tracker.storage.maintenance.recoverable import from_metadata, from_summary, summaries_of
 from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, CatalogueState, LogMark, StoredThrough
 from delayed_tracker.storage.summary import BucketSummary
 
-Answer = TypeVar("Answer")
-
-OPERATIONS_AT_ONCE_MAX = 8
-
-
-class Deleted(NamedTuple):
-    """Answer of a deletion."""
-
-    existed: bool
-    """False if there never was such a tracker."""
-    position_count: int
-    """Positions that it tracked."""
-
 
 class TrackerRecovery:
-    """One recovery, clearing or deletion of a tracker that is not loaded.
+    """One recovery of a tracker that is not loaded.
 
     The caller ensures that nothing else in this process writes to the tracker meanwhile.
     """
@@ -67,6 +49,7 @@ class TrackerRecovery:
         self._access = access
         self._storage = access.storage
         self._counters = counters
+        self._stored = StoredTracker(key, access, counters)
         self.missing_count = 0
         """Catalogued snapshots of this tracker that are missing."""
         self.corrupt_count = 0
@@ -93,14 +76,14 @@ class TrackerRecovery:
             SnapshotConflict: other processes keep writing newer epochs; one of them owns the tracker.
         """
         claimed = await claim_tracker(
-            self._storage, self._access.log, self._key, writer=self._access.writer, attempt=self._attempt
+            self._storage, self._access.log, self._key, writer=self._access.writer, attempt=self._stored.attempt
         )
         state, extent = claimed.state, claimed.extent
-        await self._sweep(state)
+        await self._stored.sweep(state)
         in_force = max(state.mark_delete_in_force, mark_delete or BEFORE_ALL)
         if limits.kind is TrackerKind.IN_MEMORY:
             # The replay adds every position again. Snapshots that stayed would be stale at the next switch to buckets.
-            await self._delete_all(state, extent, epoch=state.epoch, mark_delete=in_force)
+            await self._stored.delete_all(state, extent, epoch=state.epoch, mark_delete=in_force)
             return TrackerCore.recovered(
                 limits, RecoveryPlan(), epoch=state.epoch, mark_delete=in_force, now=now, loads=False
             )
@@ -114,14 +97,14 @@ class TrackerRecovery:
             StorageUnavailable: nothing was recovered; try again.
         """
         try:
-            extent = await self._take_over(epoch)
+            extent = await self._stored.take_over(epoch)
         except SnapshotConflict as error:
-            state = await self._attempt(lambda: self._storage.list(*self._key))
-            raise self._fenced(epoch, state) from error
+            state = await self._stored.state()
+            raise self._stored.fenced(epoch, state) from error
         # After the log: a process that takes over later writes to the catalogue first.
-        state = await self._attempt(lambda: self._storage.list(*self._key))
+        state = await self._stored.state()
         if state.epoch != epoch:
-            raise self._fenced(epoch, state)
+            raise self._stored.fenced(epoch, state)
         in_force = max(state.mark_delete_in_force, mark_delete)
         return await self._core(limits, state, extent, mark_delete=in_force, now=now)
 
@@ -164,7 +147,7 @@ class TrackerRecovery:
             if lost_count:
                 # Somebody has removed the log, or put an older one there. Numbers go on from what it has.
                 mark = LogMark(extent.last_number, log=self._access.log_id)
-                await self._record_mark(state, mark)
+                await self._stored.record_mark(state, mark)
             replay = LogReplay(self._key, self._access, self._counters)
             self.log_bytes = await replay.run(
                 core, mark, extent, lost_from=min(lost_from, default=None), lost_count=lost_count
@@ -174,9 +157,9 @@ class TrackerRecovery:
                 await self._record_fall(state, core)
             if not self._access.logs_changes:
                 await self._empty_log(core, state)
-        elif (void := self._void_mark(state, None)) != state.log_mark:
+        elif (void := self._stored.void_mark(state, None)) != state.log_mark:
             # Nothing keeps a claim from now on, and what a log has of this tracker is older than what comes next.
-            await self._record_mark(state, void)
+            await self._stored.record_mark(state, void)
         return core
 
     async def _own_mark(self, state: CatalogueState, extent: LogExtent) -> LogMark:
@@ -193,7 +176,7 @@ class TrackerRecovery:
             self._note_missing_log(mark)
         claim = mark.stored_through
         own = LogMark(extent.last_number, claim, self._access.log_id, claim)
-        await self._record_mark(state, own)
+        await self._stored.record_mark(state, own)
         return own
 
     def _note_missing_log(self, mark: LogMark) -> None:
@@ -203,22 +186,12 @@ class TrackerRecovery:
         replay_after = str(mark.stored_through or BEFORE_ALL)
         self._access.failures.failed(self._key, LOG_MISSING, missing, retried=False, replay_after=replay_after)
 
-    def _void_mark(self, state: CatalogueState, extent: LogExtent | None) -> LogMark:
-        """Return the mark under which no record and no claim counts, of this log or of another."""
-        if extent is None:
-            return state.log_mark if state.log_mark in {LogMark(), LogMark(log=NO_LOG)} else LogMark(log=NO_LOG)
-        is_own = state.log_mark.log == self._access.log_id
-        return LogMark(
-            max(extent.last_number, state.log_mark.number if is_own else 0),
-            log=self._access.log_id,
-        )
-
     async def _empty_log(self, core: TrackerCore, state: CatalogueState) -> None:
         """Make the log's records void: from now on the dispatcher replays what is in no snapshot."""
         log, through = self._access.log, core.end_journal()
         assert log is not None
-        await self._record_mark(state, LogMark(through, log=self._access.log_id))
-        await self._attempt(lambda: log.cut([(*self._key, through)]))
+        await self._stored.record_mark(state, LogMark(through, log=self._access.log_id))
+        await self._stored.attempt(lambda: log.cut([(*self._key, through)]))
         self.log_bytes = 0
 
     async def _record_fall(self, state: CatalogueState, core: TrackerCore) -> None:
@@ -240,19 +213,7 @@ class TrackerRecovery:
             mark_delete=core.mark_delete,
             mark=StoredThrough(None if stored == BEFORE_ALL else stored),
         )
-        await self._attempt(record)
-
-    async def _record_mark(self, state: CatalogueState, mark: LogMark) -> None:
-        record = partial(
-            self._storage.replace,
-            *self._key,
-            remove=(),
-            add=(),
-            epoch=state.epoch,
-            writer=self._access.writer,
-            mark=mark,
-        )
-        await self._attempt(record)
+        await self._stored.attempt(record)
 
     async def buckets(self, entries: Sequence[CatalogueEntry], cutoff_ms: int | None) -> list[RecoverableBucket | None]:
         """Return the recoverable bucket of each entry; None if its snapshot is missing or corrupt, which is counted.
@@ -277,117 +238,6 @@ class TrackerRecovery:
             at_once=OPERATIONS_AT_ONCE_MAX,
         )
 
-    async def clear(self, epoch: int, *, reset_to: Position | None = None) -> tuple[int, int]:
-        """Delete everything of the tracker; return the epoch now on record and the number of positions deleted.
-
-        The mark-delete position stays on record, for a client that opens the tracker later without giving one.
-
-        Args:
-            epoch: the owner's epoch.
-            reset_to: the new position of the cursor; None keeps the one on record.
-        Raises:
-            TrackerNotOpen: the tracker was never opened.
-            Fenced: the catalogue has another epoch than ``epoch``.
-            StorageUnavailable: try again.
-        """
-        state = await self._attempt(lambda: self._storage.list(*self._key))
-        if not state.epoch:
-            raise TrackerNotOpen(self._key, stored=False)
-        if epoch != state.epoch:
-            raise self._fenced(epoch, state)
-        cleared = await self._tracked_count(state)
-        extent = await self._take_over(epoch + 1)
-        await self._delete_all(
-            state, extent, epoch=epoch + 1, mark_delete=state.mark_delete_in_force if reset_to is None else reset_to
-        )
-        return epoch + 1, cleared
-
-    async def delete(self, epoch: int | None) -> Deleted:
-        """Delete everything of the tracker and its place in the catalogue.
-
-        The epoch that fences late writers stays on record. A deletion that was interrupted may be repeated.
-
-        Args:
-            epoch: the last owner's epoch; None deletes the tracker at any epoch.
-        Raises:
-            Fenced: the catalogue has another epoch than ``epoch``.
-            StorageUnavailable: some snapshots may remain; try again.
-        """
-        state = await self._attempt(lambda: self._storage.list(*self._key))
-        position_count = await self._tracked_count(state)
-        if epoch is None or epoch == state.epoch:
-            begun = False
-        elif epoch == state.epoch - 1 and await self._is_forgotten():
-            begun = True
-        else:
-            raise self._fenced(epoch, state)
-        own_epoch = state.epoch if begun else state.epoch + 1
-        if state.epoch and not begun:
-            extent = await self._take_over(own_epoch)
-            if extent is not None or self._void_mark(state, None) != state.log_mark:
-                # First, and in the same epoch: records that outlived the entries would be applied to nothing.
-                await self._delete_all(state, extent, epoch=own_epoch, mark_delete=state.mark_delete_in_force)
-            await self._attempt(lambda: self._storage.forget(*self._key, epoch=own_epoch, writer=self._access.writer))
-        await self._delete_snapshots(own_epoch)
-        return Deleted(state.epoch > 0, position_count)
-
-    async def _is_forgotten(self) -> bool:
-        return self._key not in await self._attempt(self._storage.trackers)
-
-    def _fenced(self, epoch: int, state: CatalogueState) -> Fenced:
-        return Fenced(self._key, given_epoch=epoch, epoch=state.epoch, owner="")
-
-    async def _tracked_count(self, state: CatalogueState) -> int:
-        """Return the number of positions that a recovery would restore.
-
-        Buckets without a readable summary count as 0.
-        """
-        summaries = await self._access.offload(summaries_of, state.entries)
-        return sum(
-            len(summary.bits) - summary.bits.intersection_count(consumed_in(entry))
-            for entry, summary in zip(state.entries, summaries, strict=True)
-            if summary is not None
-        )
-
-    async def _delete_all(
-        self, state: CatalogueState, extent: LogExtent | None, *, epoch: int, mark_delete: Position
-    ) -> None:
-        """Empty the catalogue and make the log's records void, in one step; then delete the snapshots and the records.
-
-        After a crash between the two, the next recovery sweeps the orphans.
-        """
-        ids = [*(entry.bucket_id for entry in state.entries), *state.corrupt]
-        void = self._void_mark(state, extent)
-        if ids or epoch > state.epoch or void != state.log_mark:
-            await self._attempt(
-                lambda: self._storage.replace(
-                    *self._key,
-                    remove=ids,
-                    add=(),
-                    epoch=epoch,
-                    writer=self._access.writer,
-                    mark_delete=mark_delete,
-                    mark=void,
-                )
-            )
-        if (log := self._access.log) is not None and void.number:
-            await self._attempt(lambda: log.cut([(*self._key, void.number)]))
-        await self._delete_snapshots(epoch)
-
-    async def _delete_snapshots(self, own_epoch: int) -> None:
-        """Delete every snapshot of an older epoch than the one that this process has recorded."""
-        older = await self._snapshots_before(own_epoch)
-        await all_answers([partial(self._delete, bucket_id) for bucket_id in older], at_once=OPERATIONS_AT_ONCE_MAX)
-        self._counters.snapshots_deleted += len(older)
-
-    async def _snapshots_before(self, epoch: int) -> list[int]:
-        """Return the snapshots that no writer can commit any more, since ``epoch`` is recorded.
-
-        Those of newer epochs belong to an owner that has taken the tracker over meanwhile.
-        """
-        stored = await self._attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
-        return [snapshot.bucket_id for snapshot in stored if snapshot.epoch < epoch]
-
     def _lost(self, bucket_id: int, error: StorageError) -> None:
         if isinstance(error, SnapshotNotFound):
             self.missing_count += 1
@@ -395,48 +245,17 @@ class TrackerRecovery:
             self.corrupt_count += 1
         self._access.failures.failed(self._key, SNAPSHOT_LOST, error, retried=False, bucket_id=bucket_id)
 
-    async def _attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
-        return await self._access.attempt(operation, self._counters)
-
-    async def _take_over(self, epoch: int) -> LogExtent | None:
-        """Fence the add log, so that no earlier owner can append, and return what it has; None if there is none."""
-        log = self._access.log
-        if log is None:
-            return None
-        return await self._attempt(lambda: log.take_over(*self._key, epoch=epoch, writer=self._access.writer))
-
-    async def _sweep(self, state: CatalogueState) -> None:
-        """Delete the snapshots of older epochs that no catalogue entry names, which a crash left.
-
-        The next recovery retries failed deletions.
-        """
-        referenced = {entry.bucket_id for entry in state.entries}.union(state.corrupt)
-        orphans = [bucket_id for bucket_id in await self._snapshots_before(state.epoch) if bucket_id not in referenced]
-        swept = await all_answers(
-            [partial(self._try_to_delete, bucket_id) for bucket_id in orphans], at_once=OPERATIONS_AT_ONCE_MAX
-        )
-        self._counters.orphans_swept += swept.count(True)
-        self._counters.orphans_left += swept.count(False)
-
-    async def _try_to_delete(self, bucket_id: int) -> bool:
-        try:
-            await self._delete(bucket_id)
-        except StorageError:
-            return False
-        return True
-
-    async def _delete(self, bucket_id: int) -> None:
-        await self._attempt(lambda: self._storage.delete_bucket_snapshot(bucket_id))
-
     async def _from_metadata(self, entry: CatalogueEntry, cutoff_ms: int | None) -> RecoverableBucket | None:
         """Return a bucket made from its snapshot's metadata; None if the snapshot is missing or corrupt."""
 
         async def read(first: int, last: int) -> list[bytes]:
-            return await self._attempt(lambda: self._storage.get_bucket_snapshot_segments(entry.bucket_id, first, last))
+            return await self._stored.attempt(
+                lambda: self._storage.get_bucket_snapshot_segments(entry.bucket_id, first, last)
+            )
 
         try:
-            stored = await self._attempt(lambda: self._storage.get_bucket_snapshot_metadata(entry.bucket_id))
-            length = await self._attempt(lambda: self._storage.get_bucket_snapshot_length(entry.bucket_id))
+            stored = await self._stored.attempt(lambda: self._storage.get_bucket_snapshot_metadata(entry.bucket_id))
+            length = await self._stored.attempt(lambda: self._storage.get_bucket_snapshot_length(entry.bucket_id))
             metadata = await self._access.offload(decode_metadata, stored)
             groups = SegmentGroups.of(metadata.bounds)
             due_bits = await read_due_bits(metadata, groups, cutoff_ms, self._access, read)

@@ -34,7 +34,7 @@ from delayed_tracker.service.process.worker_threads import worker_threads
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
 from delayed_tracker.service.storage.log_writer import LogWriter
-from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
+from delayed_tracker.service.storage.removal import Deleted, TrackerRemoval
 from delayed_tracker.service.trackers.components import HostState, SharedComponents
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom
@@ -440,8 +440,8 @@ class TrackerRegistry:
         await self._until_recovered(key)
         if key in self._hosts:
             return await (await self.loaded_host(key)).clear(epoch, reset_to=reset_to)
-        recovery = TrackerRecovery(key, self._shared.access, self.unloaded_counters)
-        cleared = Cleared(*await self.run_exclusive(key, recovery.clear(epoch, reset_to=reset_to)))
+        removal = TrackerRemoval(key, self._shared.access, self.unloaded_counters)
+        cleared = Cleared(*await self.run_exclusive(key, removal.clear(epoch, reset_to=reset_to)))
         if self.log_keeper is not None:
             self.log_keeper.emptied(key)
         return cleared
@@ -507,11 +507,11 @@ class TrackerRegistry:
         return deleted if closing is None else Deleted(existed=True, position_count=loaded_count)
 
     async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> Deleted:
-        recovery = TrackerRecovery(key, self._shared.access, self.unloaded_counters)
+        removal = TrackerRemoval(key, self._shared.access, self.unloaded_counters)
         if closing is None:
-            return await recovery.delete(epoch)
+            return await removal.delete(epoch)
         await asyncio.wait([closing])
-        return await recovery.delete(None)
+        return await removal.delete(None)
 
     async def until_settled(self, key: TrackerKey) -> None:
         """Wait until the tracker is neither closing nor being removed by an earlier call."""

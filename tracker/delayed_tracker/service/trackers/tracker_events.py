@@ -14,7 +14,8 @@ import structlog
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.errors import ShuttingDown, TrackerBroken, TrackerKey, shortened
-from delayed_tracker.service.storage.recovery import Deleted, TrackerRecovery
+from delayed_tracker.service.storage.recovery import TrackerRecovery
+from delayed_tracker.service.storage.removal import Deleted
 from delayed_tracker.service.telemetry.log_rate_limiter import LogRateLimiter
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.results import Adopted, Cleared, Opened
