@@ -44,6 +44,9 @@ def net_changes(numbers: Sequence[int], changes: Sequence[Change]) -> NetChanges
 
     None of them moves the cursor back.
     """
+    if len(changes) == 1 and isinstance(only := changes[0], Added) and len(only.indexes):
+        # All that most trackers of a service with thousands have; its rows are distinct.
+        return NetChanges(only.indexes.positions.take(slice(0)), only.indexes, numbers[0], None, None)
     mark_delete: Position | None = None
     offered_through: Position | None = None
     parts: list[IndexColumns] = []

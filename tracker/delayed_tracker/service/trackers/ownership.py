@@ -61,7 +61,7 @@ class Ownership:
             mark_delete=core.mark_delete,
             offered_through=core.offered_through,
             recovered_count=recovered_count,
-            bucket_count=sum(view.bucket_id is not None for view in core.buckets()),
+            bucket_count=sum(tracked_count > 0 for tracked_count, _ in core.stored_counts().values()),
             add_log_missing=self.add_log_missing,
         )
 
