@@ -133,7 +133,7 @@ def _buckets(made: builders.Dashboard) -> None:
         ),
         graph(
             "Memory",
-            "Of rows, bitmaps, leases and segment bounds.",
+            "Of rows, bitmaps, leases, buckets and segment bounds.",
             "bytes",
             Query(total(f"{_PULSAR}_size_bytes", "topic, subscription", TRACKER), "{{topic}} {{subscription}}"),
         ),

@@ -183,7 +183,7 @@ class TrackerStats:
     membership_bytes: int
     """Approximate memory of the bitmaps, in bytes."""
     memory_bytes: int
-    """Approximate memory that grows with the tracked positions, in bytes: rows, bitmaps, leases, segment bounds."""
+    """Approximate memory that grows with the tracked positions, in bytes: rows, bitmaps, leases, buckets, segment bounds."""
     next_delivery_ms: int | None
     mark_delete: Position
     added_count: int

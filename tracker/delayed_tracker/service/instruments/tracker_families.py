@@ -90,7 +90,7 @@ BUCKET_DURATIONS: Final = Family(
 MEMORY: Final = Family(
     "delayed_tracker_memory_bytes",
     _GAUGE,
-    "Memory of what is tracked, about: rows, bitmaps, leases and segment bounds.",
+    "Memory of what is tracked, about: rows, bitmaps, leases, buckets and segment bounds.",
     origin=Origin.TWIN,
 )
 
