@@ -1,6 +1,5 @@
 """The first start on a machine: nothing is compiled yet, and dispatchers do not wait for the compiler."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from numba import config
 from delayed_tracker.client import DelayedTrackerClient
 from tests.integration.harness.dispatcher import now_ms
 from tests.integration.harness.lab import TOPIC, add
+from tests.service.harness.shell import until
 
 pytestmark = [
     pytest.mark.long,
@@ -25,16 +25,10 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-async def until_logged(service, text: str) -> None:
-    async with asyncio.timeout(60):
-        while text not in service.log.read_text("utf-8"):  # noqa: ASYNC110  # the log of another process
-            await asyncio.sleep(0.05)
-
-
 async def test_a_service_answers_before_its_kernels_are_compiled(service):
     """A service that is still compiling reports this, and gives the same answers as a compiled one."""
     async with DelayedTrackerClient.connect(service.grpc_address) as client, httpx.AsyncClient() as http:
-        await until_logged(service, "compiling kernels in the background")
+        await until(lambda: "compiling kernels in the background" in service.log.read_text("utf-8"), within_s=60)
         async with await client.open_tracker(TOPIC, "workers") as session:
             await add(session, 7, 1_000)
             answer = await session.add_columns([now_ms() + 3_000] * 3, [8] * 3, [2, 0, 1])

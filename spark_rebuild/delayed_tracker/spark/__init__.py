@@ -7,6 +7,6 @@ Open ``jobs/rebuild.py`` first.
 from delayed_tracker.spark.runtime.python_worker import is_worker, keep_freed_memory, suppress_disconnect_traceback
 
 # Every process that Spark starts imports this package before it runs other code of it.
+suppress_disconnect_traceback()
 if is_worker():
-    suppress_disconnect_traceback()
     keep_freed_memory()

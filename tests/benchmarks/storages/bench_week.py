@@ -34,7 +34,7 @@ ABOUT = (
     "whole life over SQLite: over each storage with 20 buckets, and over SQLite with 200. Reads are those of segments, each "
     "one request to an object store and a transaction of SQLite; a bookie is asked for several entries at once, if it has "
     "them all: not with a striped ledger. All servers share the two cores with the tracker, and have gone through such a week "
-    "before. Of a week over bookies, 400 to 500 ns of an index are the tracker's, as over SQLite, 200 to 300 the client of "
+    "before. Of a week over bookies, 500 to 600 ns of an index are the tracker's, as over SQLite, 200 to 400 the client of "
     "bookies', for segments of 26 indexes are entries of their own, and the rest waiting for bookies. Then the "
     "first day of such a week for a thousand trackers in one process with a bucket of 10,000 each, each with a poller that comes "
     "every five minutes; the share of a core is the processor time beside the day, that of the pollers included."

@@ -150,9 +150,9 @@ POLL_SECONDS = 0.001
 """Pause between two checks of other threads. A check without a pause keeps them from running."""
 
 
-async def until(condition: Callable[[], bool]):
+async def until(condition: Callable[[], bool], *, within_s: float = 20):
     """Run the event loop, and with it the network, until a condition holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(within_s):
         for _ in range(100):
             if condition():
                 return

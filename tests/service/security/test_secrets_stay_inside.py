@@ -20,6 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import ClientCredentials, DelayedTrackerClient, TlsCredentials, TokenFile, TrackerCallError
+from tests.service.harness.shell import until
 from tests.service.security.certificates import Authority
 from tests.service.security.secured import RULES, SUBSCRIPTION, TOPIC, write_rules
 from tests.service.security.tokens import OTHER_SECRET, SECRET, data_url, token
@@ -59,9 +60,7 @@ def secrets_of(key_pem: bytes, tokens: list[str]) -> list[bytes]:
 
 
 async def until_logged(log: Path, text: bytes) -> None:
-    async with asyncio.timeout(RELOADED_S):
-        while text not in log.read_bytes():
-            await asyncio.to_thread(lambda: None)
+    await until(lambda: text in log.read_bytes(), within_s=RELOADED_S)
 
 
 async def test_no_secret_is_in_any_output(tmp_path, monkeypatch):

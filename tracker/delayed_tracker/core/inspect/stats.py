@@ -7,10 +7,8 @@ _LISTING_BYTES = 200
 """Memory of a slot in each of two dicts, a key and a list, in bytes."""
 _RESCHEDULED_BYTES = 250
 """Memory of a slot in a dict, a position and its deadline, in bytes."""
-
 _BUCKET_BYTES = 4_800
 """Memory of the objects of a sealed bucket beside its bits and bounds, in bytes: measured with 100 and with 200 buckets."""
-_OPEN_BUCKETS = 2
 
 
 def tracker_stats(state: TrackerState, *, replay_required: bool) -> TrackerStats:
@@ -57,9 +55,8 @@ def memory_beside_bits(state: TrackerState, leases_bytes: int) -> int:
 
     O(1).
     """
-    rescheduled = sum(
-        len(bucket.memory.rescheduled or ()) for bucket in (state.mutable, state.late) if bucket.memory is not None
-    )
+    open_buckets = (state.mutable, state.late)
+    rescheduled = sum(len(bucket.memory.rescheduled or ()) for bucket in open_buckets if bucket.memory is not None)
     return (
         state.heap.nbytes
         + leases_bytes
@@ -67,7 +64,7 @@ def memory_beside_bits(state: TrackerState, leases_bytes: int) -> int:
         + _LISTING_BYTES * state.members.listed_count
         + state.members.lookup_bytes
         + _RESCHEDULED_BYTES * rescheduled
-        + _BUCKET_BYTES * (len(state.members.buckets) - _OPEN_BUCKETS)
+        + _BUCKET_BYTES * (len(state.members.buckets) - len(open_buckets))
     )
 
 

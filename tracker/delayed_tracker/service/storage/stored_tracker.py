@@ -33,7 +33,7 @@ class StoredTracker:
     """
 
     def __init__(self, key: TrackerKey, access: StorageAccess, counters: EffectCounters) -> None:
-        self.key = key
+        self._key = key
         self._access = access
         self._storage = access.storage
         self._counters = counters
@@ -48,18 +48,18 @@ class StoredTracker:
         Raises:
             StorageUnavailable: try again.
         """
-        return await self.attempt(lambda: self._storage.list(*self.key))
+        return await self.attempt(lambda: self._storage.list(*self._key))
 
     def fenced(self, epoch: int, state: CatalogueState) -> Fenced:
         """Return the error of a caller with another epoch than the catalogue's."""
-        return Fenced(self.key, given_epoch=epoch, epoch=state.epoch, owner="")
+        return Fenced(self._key, given_epoch=epoch, epoch=state.epoch, owner="")
 
     async def take_over(self, epoch: int) -> LogExtent | None:
         """Fence the add log, so that no earlier owner can append, and return what it has; None if there is none."""
         log = self._access.log
         if log is None:
             return None
-        return await self.attempt(lambda: log.take_over(*self.key, epoch=epoch, writer=self._access.writer))
+        return await self.attempt(lambda: log.take_over(*self._key, epoch=epoch, writer=self._access.writer))
 
     def void_mark(self, state: CatalogueState, extent: LogExtent | None) -> LogMark:
         """Return the mark under which no record and no claim counts, of this log or of another."""
@@ -75,7 +75,7 @@ class StoredTracker:
         """Record what the catalogue contains of the add log."""
         record = partial(
             self._storage.replace,
-            *self.key,
+            *self._key,
             remove=(),
             add=(),
             epoch=state.epoch,
@@ -96,7 +96,7 @@ class StoredTracker:
         if ids or epoch > state.epoch or void != state.log_mark:
             await self.attempt(
                 lambda: self._storage.replace(
-                    *self.key,
+                    *self._key,
                     remove=ids,
                     add=(),
                     epoch=epoch,
@@ -106,12 +106,12 @@ class StoredTracker:
                 )
             )
         if (log := self._access.log) is not None and void.number:
-            await self.attempt(lambda: log.cut([(*self.key, void.number)]))
+            await self.attempt(lambda: log.cut([(*self._key, void.number)]))
         await self.delete_snapshots(epoch)
 
     async def delete_snapshots(self, own_epoch: int) -> None:
         """Delete every snapshot of an older epoch than the one that this process has recorded."""
-        older = await self.snapshots_before(own_epoch)
+        older = await self._snapshots_before(own_epoch)
         await all_answers([partial(self._delete, bucket_id) for bucket_id in older], at_once=OPERATIONS_AT_ONCE_MAX)
         self._counters.snapshots_deleted += len(older)
 
@@ -123,19 +123,19 @@ class StoredTracker:
         if state.epoch == _FIRST_EPOCH:
             return  # nobody had the tracker before
         referenced = {entry.bucket_id for entry in state.entries}.union(state.corrupt)
-        orphans = [bucket_id for bucket_id in await self.snapshots_before(state.epoch) if bucket_id not in referenced]
+        orphans = [bucket_id for bucket_id in await self._snapshots_before(state.epoch) if bucket_id not in referenced]
         swept = await all_answers(
             [partial(self._try_to_delete, bucket_id) for bucket_id in orphans], at_once=OPERATIONS_AT_ONCE_MAX
         )
         self._counters.orphans_swept += swept.count(True)
         self._counters.orphans_left += swept.count(False)
 
-    async def snapshots_before(self, epoch: int) -> list[int]:
+    async def _snapshots_before(self, epoch: int) -> list[int]:
         """Return the snapshots that no writer can commit any more, since ``epoch`` is recorded.
 
         Those of newer epochs belong to an owner that has taken the tracker over meanwhile.
         """
-        stored = await self.attempt(lambda: self._storage.list_bucket_snapshots(*self.key))
+        stored = await self.attempt(lambda: self._storage.list_bucket_snapshots(*self._key))
         return [snapshot.bucket_id for snapshot in stored if snapshot.epoch < epoch]
 
     async def _try_to_delete(self, bucket_id: int) -> bool:
