@@ -14,7 +14,7 @@ from functools import partial
 
 import structlog
 
-from tests.simulation.mutations import mutate
+from tests.simulation.mutations import WORLD_NAMES, mutate
 
 STEP_COUNT = 64
 
@@ -22,30 +22,28 @@ CHUNK = 10
 FAILURES_SHOWN = 5
 
 
-def run_chunk(first, count, *, step_count, apart):
+def run_chunk(first, count, *, step_count, world):
     """Run histories one after the other; return the seeds that failed with what they print, and what came again."""
     # A mutation comes before the code is imported.
-    from tests.simulation.apart_world import ApartWorld  # noqa: PLC0415
-    from tests.simulation.durable_world import DurableWorld  # noqa: PLC0415
-    from tests.simulation.history import run_history  # noqa: PLC0415
+    from tests.simulation.history import WORLDS, run_history  # noqa: PLC0415
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     failures, crash_count, came_again_max = [], 0, 0
     for seed in range(first, first + count):
         try:
-            world = run_history(seed, step_count, ApartWorld if apart else DurableWorld)
+            lived = run_history(seed, step_count, WORLDS[world])
         except BaseException as error:  # noqa: BLE001  # each failure is reported with its seed
             failures.append((seed, "".join(traceback.format_exception(error, limit=-4))))
         else:
-            crash_count += world.crash_count
-            came_again_max = max(came_again_max, world.came_again_max)
+            crash_count += lived.crash_count
+            came_again_max = max(came_again_max, lived.came_again_max)
     return failures, crash_count, came_again_max
 
 
-def until_failure(first, count, step_count, apart):
+def until_failure(first, count, step_count, world):
     """Run histories one after the other until one fails; return the exit code."""
     for seed in range(first, first + count):
-        failures, _, _ = run_chunk(seed, 1, step_count=step_count, apart=apart)
+        failures, _, _ = run_chunk(seed, 1, step_count=step_count, world=world)
         if failures:
             print(f"seed {seed} failed:\n{failures[0][1]}")
             return 1
@@ -58,18 +56,23 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="first seed (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=STEP_COUNT, help="steps of each history (default: %(default)s)")
     parser.add_argument("--mutation", type=int, help="put this defect into the code, and end at the first failure")
-    parser.add_argument("--apart", action="store_true", help="an add log on each machine, and not in the storage")
+    parser.add_argument(
+        "--world",
+        choices=WORLD_NAMES,
+        default="log",
+        help="an add log in the storage, one on each machine, or none (default: %(default)s)",
+    )
     given = parser.parse_args()
     if given.mutation is not None:
         mutate(given.mutation)
-        sys.exit(until_failure(given.first, given.seeds, given.steps, given.apart))
+        sys.exit(until_failure(given.first, given.seeds, given.steps, given.world))
     begun = time.monotonic()
     failures, crash_count, came_again_max, done = [], 0, 0, 0
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         firsts = range(given.first, given.first + given.seeds, CHUNK)
         counts = [min(CHUNK, given.first + given.seeds - first) for first in firsts]
         for count, (failed, crashes, again) in zip(
-            counts, pool.map(partial(run_chunk, step_count=given.steps, apart=given.apart), firsts, counts), strict=True
+            counts, pool.map(partial(run_chunk, step_count=given.steps, world=given.world), firsts, counts), strict=True
         ):
             done += count
             crash_count += crashes

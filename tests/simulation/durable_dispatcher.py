@@ -38,7 +38,6 @@ class DurableDispatcher(World):
         self.undone = set()  # acknowledged, and the log may not have it
         self.came_again = set()  # acknowledged positions that came again since the last crash
         self.in_doubt = set()  # their cancel has no answer: the dispatcher no longer sends them
-        self.came_again_max = 0
 
     # -- offers ------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ The dispatcher offers again only what was not answered, or what its claim leaves
 import asyncio
 from dataclasses import replace
 
-from delayed_tracker.core.values.columns import BEFORE_ALL
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.clock import ManualClock, pause
 from delayed_tracker.service.errors import Fenced
@@ -122,6 +121,7 @@ class DurableWorld(DurableDispatcher):
         self.host, self.epoch = self.registry.host(KEY), opened.epoch
         self.note("opened", opened.epoch, opened.recovered_count, opened.offered_through)
         self.note_opened(opened)
+        self.check_untracked()
         self.leases.clear()
         self.handed_out.clear()
         unknown = {position for position in self.deadlines if position not in self.answered}
@@ -209,11 +209,11 @@ class DurableWorld(DurableDispatcher):
 
     async def reset(self):
         """Move the cursor back: everything above it is offered again, and no claim of before counts."""
-        position = self.random.choice([BEFORE_ALL, *sorted(self.deadlines)]) if self.deadlines else BEFORE_ALL
+        position = self.random_position()
         for task in list(self.calls):
             task.cancel()
         if self.random.random() < 0.3:
-            await self._finished(self.registry.close_tracker(KEY, self.epoch))
+            await self._closed()
         self.note("reset", position)
         await self._cleared(reset_to=position)
         for poll in self.polls:
@@ -234,27 +234,22 @@ class DurableWorld(DurableDispatcher):
 
     async def move_cursor(self):
         """Move the cursor and keep the index: what is tracked above it stays, the rest above it is offered again."""
-        position = self.random.choice([BEFORE_ALL, *sorted(self.deadlines)]) if self.deadlines else BEFORE_ALL
+        position = self.random_position()
         for task in [*self.calls, *self.polls]:
             task.cancel()
         if self.random.random() < 0.2:
-            await self._finished(self.registry.close_tracker(KEY, self.epoch))
-            self.lose_unwritten()  # as at any close
+            await self._closed()
         moved = self.random.random() < 0.4 and await self._crash_while_moving(position)
         self.note("move", position)
-        while not moved:
-            try:
-                moved = await self._finished(self.registry.move_cursor(KEY, self.epoch, position))
-            except StorageError:
-                self.calm_down()
-            except Fenced:  # by an attempt of its own, which had to load the tracker and then failed
-                await self.open()
+        if not moved:
+            await self._move_to(position)
         for task in [*self.calls, *self.polls]:
             task.cancel()
         await settle()
         below = {other for other in self.deadlines if other <= position}
         dropped, again = below - self.acked, self.acked - below
         self.mark_delete = position
+        self.untracked = {other for other in again - self.undone - self.in_doubt if self.offer_counts[other] == 1}
         for known in (self.acked, self.delivered, self.answered, self.cleared):
             known.update(dropped)
             known.difference_update(again)
@@ -265,7 +260,13 @@ class DurableWorld(DurableDispatcher):
             self.offer_counts.pop(other, None)
         self.log.inner.tracked.difference_update(below)
         self.came_again.clear()
-        await self.open()
+        await self.random.choice((self.open, self.crash))()
+        self.untracked.clear()
+
+    async def _closed(self):
+        """Close the tracker. If the log could not be written, its end is as a crash."""
+        await self._finished(self.registry.close_tracker(KEY, self.epoch))
+        self.lose_unwritten()
 
     async def _crash_while_moving(self, position):
         """Crash at any await of a move, which has no answer then.
@@ -273,14 +274,9 @@ class DurableWorld(DurableDispatcher):
         Returns: True if the next open shows that it has moved back; else the move is repeated. A position that is not on
             record shows nothing: the crash may have taken the cursor back.
         """
-        self.note("crash while moving", position)
         before, self.mark_delete = self.mark_delete, position
         is_on_record = self.log.inner.mark_delete == before
-        moving = asyncio.create_task(self.registry.move_cursor(KEY, self.epoch, position))
-        for _ in range(self.random.randrange(40)):
-            await asyncio.sleep(0)
-        if self.random.random() < 0.3:
-            await elapse(self.clock, self.random.choice((1, 60, 700)))
+        moving = await self._begin_to_move(position)
         if moving.done() and moving.exception() is None:
             self.epoch = moving.result().epoch
         await self.crash()
@@ -300,9 +296,7 @@ class DurableWorld(DurableDispatcher):
     async def close_and_open(self):
         self.note("close")
         self.came_again.clear()
-        await self._finished(self.registry.close_tracker(KEY, self.epoch))
-        # If the log could not be written, the end of the process is as a crash.
-        self.lose_unwritten()
+        await self._closed()
         await self.open()
 
     def change_weather(self):
@@ -329,7 +323,7 @@ class DurableWorld(DurableDispatcher):
             await self.crash_before_the_log()
         if self.random.random() < 0.006:
             await self.reset()
-        if self.random.random() < 0.012:
+        if self.random.random() < 0.01:
             await self.move_cursor()
         # A crash comes at any await: between two turns of the event loop.
         if self.random.random() < 0.02:

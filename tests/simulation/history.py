@@ -3,8 +3,12 @@
 import asyncio
 import selectors
 
+from tests.simulation.apart_world import ApartWorld
 from tests.simulation.durable_world import DurableWorld
+from tests.simulation.world import World
 
+WORLDS = {"log": DurableWorld, "log-apart": ApartWorld, "no-log": World}
+"""Name -> histories with an add log in the storage, with one on each machine, and with none."""
 STEP_COUNT = 64
 HANG_SECONDS = 60
 

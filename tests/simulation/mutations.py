@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SEEDS_MAX = 1_000
+WORLD_NAMES = ("log", "log-apart", "no-log")
 CORE = "tracker/delayed_tracker/core"
 SERVICE = "tracker/delayed_tracker/service"
 STORAGE = "snapshot_storage/delayed_tracker/storage"
@@ -29,8 +30,8 @@ class Mutation:
     path: str
     passage: str
     instead: str
-    apart: bool = False
-    """True if only histories with an add log on each machine find it."""
+    world: str = "log"
+    """Name of the histories that find it; see ``history.WORLDS``."""
 
     def put_in(self):
         sys.meta_path.insert(0, MutatingFinder(self))
@@ -48,7 +49,7 @@ class Unlogged:
     name: str
     verbs: tuple[str, ...]
     change: str
-    apart = False
+    world = "log"
 
     def put_in(self):
         core, state, kind = self._found()
@@ -92,7 +93,7 @@ class Answered:
     """Calls that do not wait for the log."""
 
     name: str
-    apart = False
+    world = "log"
 
     def put_in(self):
         async def at_once(_self, _number=None):
@@ -186,6 +187,7 @@ MUTATIONS = (
         f"{SERVICE}/storage/cursor_fall.py",
         "mark_delete=known, consumed=consumed)",
         "mark_delete=known)",
+        world="no-log",  # an add log has the consumed positions, too
     ),
     Mutation(
         "leave the old mark-delete position in the catalogue's entries",
@@ -269,42 +271,42 @@ MUTATIONS = (
         f"{CORE}/engine/lifecycle.py",
         "        return min([claim, *(before(first) for first in outside)]) if claim != BEFORE_ALL else BEFORE_ALL\n",
         "        return claim\n",
-        apart=True,
+        world="log-apart",
     ),
     Mutation(
         "count a bucket as stored in the commits of others",
         f"{CORE}/engine/lifecycle.py",
         "            if (bucket.snapshot is None or bucket.snapshot_lost) and bucket is not storing\n",
         "            if (bucket.snapshot is None or bucket.snapshot_lost) and bucket.is_open\n",
-        apart=True,
+        world="log-apart",
     ),
     Mutation(
         "record what snapshots cover at checkpoints alone",
         f"{SERVICE}/storage/snapshot_writer.py",
         "        mark = mark or self.stored_through()\n",
         "",
-        apart=True,
+        world="log-apart",
     ),
     Mutation(
         "take another machine's log for the own one",
         f"{SERVICE}/storage/recovery.py",
         "        if mark.log == self._access.log_id:\n",
         "        if mark.log:\n",
-        apart=True,
+        world="log-apart",
     ),
     Mutation(
         "keep the claim of a log that is elsewhere",
         f"{SERVICE}/storage/recovery.py",
         "        claim = mark.stored_through\n",
         "        claim = mark.offered_through\n",
-        apart=True,
+        world="log-apart",
     ),
     Mutation(
         "apply what the own log has of an earlier time",
         f"{SERVICE}/storage/recovery.py",
         "        own = LogMark(extent.last_number, claim, self._access.log_id, claim)\n",
         "        own = LogMark(0, claim, self._access.log_id, claim)\n",
-        apart=True,
+        world="log-apart",
     ),
 )
 
@@ -352,7 +354,7 @@ def seeds_taken(mutation, seeds_max=SEEDS_MAX):
     run = subprocess.run(
         [
             *(sys.executable, "-m", "tests.simulation", f"--mutation={number}", f"--seeds={seeds_max}"),
-            *(["--apart"] if mutation.apart else []),
+            f"--world={mutation.world}",
         ],
         cwd=ROOT,
         capture_output=True,

@@ -62,9 +62,11 @@ class World:
         self.leases = {}  # lease id -> (expires, in elapsed time; positions)
         self.handed_out = {}  # lease id -> all that it handed out, in this epoch
         self.mark_delete = BEFORE_ALL
+        self.untracked = set()  # below a former mark-delete position: nobody knows them until they are offered again
         self.polls = []
         self.failures = []
         self.crash_count = self.lost_count = self.stored_count = self.merged_count = self.imported_count = 0
+        self.came_again_max = 0  # only a world with an add log counts what comes again
         self.stepped_ms = 0
 
     def note(self, *event):
@@ -106,14 +108,23 @@ class World:
                 opened = await self._finished(self.registry.open(KEY, owner="simulation", mark_delete=given))
                 break
             except StorageError:
-                self.storage.plan = replace(self.storage.plan, error_before=0.0, error_after=0.0)
+                self.calm_down()
         self.host, self.epoch = self.registry.host(KEY), opened.epoch
         self.note("opened", opened.epoch, opened.recovered_count)
+        self.check_untracked()
         self.leases.clear()
         self.handed_out.clear()
         replay = sorted(position for position in self.deadlines if position not in self.acked)
         for start in range(0, len(replay), 7):
             self.offer(replay[start : start + 7])
+
+    def calm_down(self):
+        self.storage.plan = replace(self.storage.plan, error_before=0.0, error_after=0.0)
+
+    def check_untracked(self):
+        """Check, before anything is offered, that a lower mark-delete position has brought nothing back."""
+        back = self.host.contains(PositionColumns.of(sorted(self.untracked)))
+        assert not back.any(), f"{back.sum()} consumed positions are tracked again"
 
     async def loaded(self):
         """Return the host for a call. The caller uses it before its next await."""
@@ -167,14 +178,16 @@ class World:
         for offset in set(range(len(positions))) - known:
             self.not_before.pop(positions[offset], None)  # lost with a snapshot, and added anew
         for offset in outcome.below_mark_delete:
-            assert positions[offset] in self.acked
+            assert positions[offset] in self.acked or positions[offset] <= self.mark_delete
         if positions and self.random.random() < 0.3:
             self.check_contains(positions)
 
     def check_contains(self, positions):
         answers = self.host.contains(PositionColumns.of(positions)).tolist()
         for position, tracked in zip(positions, answers, strict=True):
-            assert tracked or position in self.acked, f"{position} was offered and is not tracked"
+            assert tracked or position in self.acked or position <= self.mark_delete, (
+                f"{position} was offered and is not tracked"
+            )
 
     def publish(self):
         self.offer(self.published())
@@ -315,6 +328,51 @@ class World:
         self.acked.update(self.cleared)
         self.delivered.update(self.cleared)
 
+    async def move_cursor(self):
+        """Move the cursor and keep the index: what is tracked above it stays, the rest above it is offered again."""
+        position = self.random_position()
+        for poll in self.polls:
+            poll.cancel()
+        gone = self.cleared | {other for other in self.deadlines if other <= self.mark_delete}
+        self.untracked = {other for other in gone if other > position}
+        self.mark_delete = position
+        if self.random.random() < 0.4:
+            await self._begin_to_move(position)
+            await self.crash()
+        self.note("move", position)
+        await self._move_to(position)
+        below = {other for other in self.deadlines if other <= position}
+        self.acked, self.cleared = below, self.cleared & below
+        self.delivered |= below
+        self.not_before.clear()
+        await self.random.choice((self.open, self.crash))()
+        self.untracked.clear()
+
+    def random_position(self):
+        return self.random.choice([BEFORE_ALL, *sorted(self.deadlines)])
+
+    async def _begin_to_move(self, position):
+        """Move the cursor as far as any await of the service; return the task."""
+        self.note("crash while moving", position)
+        moving = asyncio.create_task(self.registry.move_cursor(KEY, self.epoch, position))
+        for _ in range(self.random.randrange(40)):
+            await asyncio.sleep(0)
+        if self.random.random() < 0.3:
+            await elapse(self.clock, self.random.choice((1, 60, 700)))
+        return moving
+
+    async def _move_to(self, position):
+        """Move the cursor, and try again until that has happened."""
+        while True:
+            try:
+                await self._finished(self.registry.move_cursor(KEY, self.epoch, position))
+                break
+            except StorageError:
+                self.calm_down()
+            except Fenced:  # by an attempt of its own, which failed after it had taken an epoch
+                await self.open()
+        await settle()
+
     async def import_rebuilt(self):
         """Import the content of the ledgers: it replaces everything, or changes nothing if a fault hits the import."""
         if self.limits.kind is TrackerKind.IN_MEMORY:
@@ -389,8 +447,10 @@ class World:
             await self.import_rebuilt()
         elif roll < 0.98:
             await self.clear()
-        elif roll < 0.988:
+        elif roll < 0.985:
             await self.close_and_open()
+        elif roll < 0.992:
+            await self.move_cursor()
         else:
             await self.crash()
         await settle()
