@@ -11,6 +11,7 @@ from delayed_tracker.service.clock import ManualClock, pause
 from delayed_tracker.service.errors import Fenced
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.operations.clearing import clear
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.storage.errors import StorageError
 from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
@@ -201,7 +202,7 @@ class DurableWorld(DurableDispatcher):
         """Clear the tracker, and try again until that has happened; None if an attempt was applied, but not answered."""
         while True:
             try:
-                return await self._finished(self.registry.clear(KEY, self.epoch, **terms))
+                return await self._finished(clear(self.registry, KEY, self.epoch, **terms))
             except StorageError:
                 self.calm_down()
             except Fenced:

@@ -16,8 +16,10 @@ from delayed_tracker.service.errors import Fenced, LeasesExhausted, PollEnded, T
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.operations.clearing import clear
+from delayed_tracker.service.operations.cursor import move_cursor
+from delayed_tracker.service.operations.importing import SnapshotImport
 from delayed_tracker.service.trackers.components import HostState
-from delayed_tracker.service.trackers.importing import SnapshotImport
 from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.storage.errors import StorageError
 from delayed_tracker.storage.memory import MemoryStorage
@@ -319,7 +321,7 @@ class World:
     async def clear(self):
         """Clear the backlog: an answered clear holds, through operations in flight and later faults."""
         self.note("clear")
-        cleared = await self._finished(self.registry.clear(KEY, self.epoch))
+        cleared = await self._finished(clear(self.registry, KEY, self.epoch))
         self.epoch = cleared.epoch
         self.leases.clear()
         self.handed_out.clear()
@@ -354,7 +356,7 @@ class World:
     async def _begin_to_move(self, position):
         """Move the cursor as far as any await of the service; return the task."""
         self.note("crash while moving", position)
-        moving = asyncio.create_task(self.registry.move_cursor(KEY, self.epoch, position))
+        moving = asyncio.create_task(move_cursor(self.registry, KEY, self.epoch, position))
         for _ in range(self.random.randrange(40)):
             await asyncio.sleep(0)
         if self.random.random() < 0.3:
@@ -365,7 +367,7 @@ class World:
         """Move the cursor, and try again until that has happened."""
         while True:
             try:
-                await self._finished(self.registry.move_cursor(KEY, self.epoch, position))
+                await self._finished(move_cursor(self.registry, KEY, self.epoch, position))
                 break
             except StorageError:
                 self.calm_down()

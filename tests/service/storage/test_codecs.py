@@ -14,9 +14,9 @@ from delayed_tracker.core.values.verb_results import MessagePlace
 from delayed_tracker.service.errors import ImportRejected
 from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.operations.importing import SnapshotImport
 from delayed_tracker.service.queries.explain import explain
 from delayed_tracker.service.queries.verification import SnapshotVerification
-from delayed_tracker.service.trackers.importing import SnapshotImport
 from delayed_tracker.storage.codec import columnar
 from delayed_tracker.storage.codec.codec import codec_of, decode_metadata, decode_segments
 from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec

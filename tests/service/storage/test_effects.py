@@ -9,6 +9,7 @@ from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.core.values.verb_results import BucketState
 from delayed_tracker.service.errors import PollEnded, TrackerNotOpen
 from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.operations.clearing import clear
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.harness.shell import (
     KEY,
@@ -138,7 +139,7 @@ async def test_a_snapshot_of_before_a_clear_is_removed_again(opened, clock, stor
     _seal_one(host, epoch, clock)
     await settle()
     assert gate.held_count == 1
-    cleared = await asyncio.wait_for(registry.clear(KEY, epoch), 1)
+    cleared = await asyncio.wait_for(clear(registry, KEY, epoch), 1)
     assert cleared.cleared_count == 6
     assert cleared.epoch == epoch + 1
     gate.open()
@@ -162,12 +163,12 @@ async def test_a_snapshot_catalogued_while_the_clear_waits_is_removed_in_its_tur
     _seal_one(host, epoch, clock)
     await settle()
     assert len(await _catalogued_ids(storage)) == 1
-    clear = asyncio.create_task(registry.clear(KEY, epoch))
+    clearing = asyncio.create_task(clear(registry, KEY, epoch))
     await settle()
-    assert not clear.done()
+    assert not clearing.done()
     gate.open()
     await settle()
-    assert clear.done()
+    assert clearing.done()
     assert await _catalogued_ids(storage) == []
     assert await _stored_ids(storage) == []
     assert (await storage.inner.list(*KEY)).epoch == epoch + 1
@@ -179,13 +180,13 @@ async def test_clear_answers_only_when_it_is_durable(opened, clock, storage, reg
     _seal_one(host, epoch, clock)
     await settle()
     storage.before["replace"] = _unavailable
-    clear = asyncio.create_task(registry.clear(KEY, epoch))
+    clearing = asyncio.create_task(clear(registry, KEY, epoch))
     await elapse(clock, 5_000)
-    assert not clear.done()
+    assert not clearing.done()
     assert await _catalogued_ids(storage) != []
     del storage.before["replace"]
     await elapse(clock, 1_000)
-    assert clear.result().cleared_count == 6
+    assert clearing.result().cleared_count == 6
     assert await _catalogued_ids(storage) == []
     assert host.counters.deletes_failed > 0
 
@@ -194,13 +195,13 @@ async def test_a_waiting_clear_is_told_when_the_tracker_closes(opened, clock, st
     """A clear that waits ends with an error when the tracker closes."""
     _, epoch = opened
     storage.before["replace"] = _unavailable
-    clear = asyncio.create_task(registry.clear(KEY, epoch))
+    clearing = asyncio.create_task(clear(registry, KEY, epoch))
     await settle()
     closing = asyncio.create_task(registry.close_tracker(KEY, epoch + 1))
     await elapse(clock, 1_000)
     assert closing.done()
     with pytest.raises(PollEnded):
-        clear.result()
+        clearing.result()
 
 
 async def test_a_drained_bucket_leaves_catalogue_and_storage(opened, clock, storage):

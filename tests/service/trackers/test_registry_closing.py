@@ -6,6 +6,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import Position, PositionColumns
 from delayed_tracker.service.errors import Fenced, TrackerNotOpen
+from delayed_tracker.service.operations.clearing import clear, delete
 from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.harness.registry_life import FAR_MS, down, fill, open_tracker, restarted
 from tests.service.harness.shell import (
@@ -103,7 +104,7 @@ async def test_clear_is_durable_and_raises_the_epoch(registry, storage, clock):
     """No position comes back after a restart; the old epoch is fenced, and the new one is valid."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock)
-    cleared = await registry.clear(KEY, opened.epoch)
+    cleared = await clear(registry, KEY, opened.epoch)
     assert (cleared.cleared_count, cleared.epoch) == (26, opened.epoch + 1)
     with pytest.raises(Fenced):
         host.require_owner(opened.epoch)
@@ -123,8 +124,8 @@ async def test_clear_is_legal_for_a_tracker_that_is_not_loaded(registry, storage
     await fill(host, opened.epoch, clock)
     await registry.close_tracker(KEY, opened.epoch)
     with pytest.raises(Fenced):
-        await registry.clear(KEY, opened.epoch + 1)
-    cleared = await registry.clear(KEY, opened.epoch)
+        await clear(registry, KEY, opened.epoch + 1)
+    cleared = await clear(registry, KEY, opened.epoch)
     assert (cleared.cleared_count, cleared.epoch) == (25, opened.epoch + 1)
     assert await storage.inner.list_bucket_snapshots(*KEY) == []
     _, again = await open_tracker(registry)
@@ -134,7 +135,7 @@ async def test_clear_is_legal_for_a_tracker_that_is_not_loaded(registry, storage
 async def test_clear_of_a_tracker_that_nobody_ever_opened_is_not_open(registry):
     """A tracker that was never opened has no epoch, and the remedy is to open it."""
     with pytest.raises(TrackerNotOpen):
-        await registry.clear(KEY, 1)
+        await clear(registry, KEY, 1)
 
 
 async def _reopened(registry, storage, clock):
@@ -153,8 +154,8 @@ async def _reopened(registry, storage, clock):
 async def test_a_clear_waits_for_a_recovery_and_gets_a_definite_answer(registry, storage, clock, reset_to):
     """After the recovery the new owner's epoch clears the tracker, and the old owner's is fenced."""
     epoch, gate, opening = await _reopened(registry, storage, clock)
-    fenced = asyncio.create_task(registry.clear(KEY, epoch, reset_to=reset_to))
-    applied = asyncio.create_task(registry.clear(KEY, epoch + 1, reset_to=reset_to))
+    fenced = asyncio.create_task(clear(registry, KEY, epoch, reset_to=reset_to))
+    applied = asyncio.create_task(clear(registry, KEY, epoch + 1, reset_to=reset_to))
     await settle()
     assert not fenced.done()
     assert not applied.done()
@@ -170,7 +171,7 @@ async def test_a_clear_waits_for_a_recovery_and_gets_a_definite_answer(registry,
 async def test_a_clear_that_gives_up_waiting_ends_nothing(registry, storage, clock):
     """A cancelled clear does not end the recovery for the callers that opened the tracker."""
     epoch, gate, opening = await _reopened(registry, storage, clock)
-    clearing = asyncio.create_task(registry.clear(KEY, epoch + 1))
+    clearing = asyncio.create_task(clear(registry, KEY, epoch + 1))
     await settle()
     clearing.cancel()
     gate.open()
@@ -180,7 +181,7 @@ async def test_a_clear_that_gives_up_waiting_ends_nothing(registry, storage, clo
 async def test_a_deletion_goes_on_when_the_recovery_it_waits_for_fails(registry, storage, clock):
     """A tracker whose recovery fails is deleted all the same."""
     _, gate, opening = await _reopened(registry, storage, clock)
-    deleting = asyncio.create_task(registry.delete(KEY, None))
+    deleting = asyncio.create_task(delete(registry, KEY, None))
     await settle()
     storage.before["list_bucket_snapshots"] = failing(*[down()] * 2)
     storage.after["list_bucket_snapshots"] = failing(down())

@@ -14,7 +14,7 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, ENTRY_ID_MAX, Positi
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.errors import ImportRejected, TrackerKey
 from delayed_tracker.service.grpc.wire import require_owner_name, to_key, to_mark_delete, to_offered_through
-from delayed_tracker.service.trackers.importing import ImportTerms, IncomingBucket
+from delayed_tracker.service.operations.importing import ImportTerms, IncomingBucket
 from delayed_tracker.v1 import tracker_pb2
 
 BUCKETS_MAX: Final = 100_000

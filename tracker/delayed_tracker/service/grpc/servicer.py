@@ -28,9 +28,11 @@ from delayed_tracker.service.grpc.wire import (
     to_positions,
 )
 from delayed_tracker.service.grpc.wire_acks import from_acked, to_lease_acks
+from delayed_tracker.service.operations.clearing import clear, delete
+from delayed_tracker.service.operations.cursor import move_cursor
+from delayed_tracker.service.operations.importing import SnapshotImport
 from delayed_tracker.service.security.caller import current_caller, handed_out, opening
 from delayed_tracker.service.trackers.host import TrackerHost
-from delayed_tracker.service.trackers.importing import SnapshotImport
 from delayed_tracker.v1 import tracker_pb2
 from delayed_tracker.wire.column_fields import Columned
 from delayed_tracker.wire.message_columns import POLLED_COLUMNS
@@ -239,7 +241,7 @@ class TrackerServicer(InspectionServicer):
     ) -> tracker_pb2.ClearMessagesResponse:
         """See tracker.proto."""
         key = to_key(request.tracker)
-        cleared = await self._registry.clear(key, require_epoch(request.epoch))
+        cleared = await clear(self._registry, key, require_epoch(request.epoch))
         self._registry.events.cleared(key, cleared)
         return tracker_pb2.ClearMessagesResponse(epoch=cleared.epoch, cleared_count=cleared.cleared_count)
 
@@ -249,7 +251,7 @@ class TrackerServicer(InspectionServicer):
         """See tracker.proto."""
         epoch = require_epoch(request.epoch) if request.HasField("epoch") else None
         key = to_key(request.tracker)
-        deleted = await self._registry.delete(key, epoch)
+        deleted = await delete(self._registry, key, epoch)
         self._registry.events.deleted(key, deleted)
         return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted.position_count)
 
@@ -375,10 +377,10 @@ class TrackerServicer(InspectionServicer):
         key = to_key(request.tracker)
         epoch = require_epoch(request.epoch)
         if request.keep_index:
-            reset = await self._registry.move_cursor(key, epoch, mark_delete)
+            reset = await move_cursor(self._registry, key, epoch, mark_delete)
             self._registry.events.cursor_moved(key, reset, mark_delete)
         else:
-            reset = await self._registry.clear(key, epoch, reset_to=mark_delete)
+            reset = await clear(self._registry, key, epoch, reset_to=mark_delete)
             self._registry.events.cleared(key, reset)
         response = tracker_pb2.ResetCursorResponse(epoch=reset.epoch, cleared_count=reset.cleared_count)
         if mark_delete != BEFORE_ALL:

@@ -19,14 +19,7 @@ from delayed_tracker.core.values.limits import TrackerKind, TrackerLimits
 from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.counters import EffectCounters
-from delayed_tracker.service.errors import (
-    Fenced,
-    Overloaded,
-    ShuttingDown,
-    TrackerBroken,
-    TrackerKey,
-    TrackerNotOpen,
-)
+from delayed_tracker.service.errors import Overloaded, ShuttingDown, TrackerBroken, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.instruments.instruments import Instruments
 from delayed_tracker.service.instruments.tracker_rows import TrackerRows
 from delayed_tracker.service.limits import ServiceLimits
@@ -34,7 +27,6 @@ from delayed_tracker.service.process.worker_threads import worker_threads
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
 from delayed_tracker.service.storage.log_writer import LogWriter
-from delayed_tracker.service.storage.removal import Deleted, TrackerRemoval
 from delayed_tracker.service.trackers.components import HostState, SharedComponents
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.load_room import LoadRoom
@@ -42,7 +34,7 @@ from delayed_tracker.service.trackers.log_keeper import LogKeeper
 from delayed_tracker.service.trackers.polls import PollLimiter
 from delayed_tracker.service.trackers.principals import PrincipalTrackers
 from delayed_tracker.service.trackers.recoveries import Recoveries
-from delayed_tracker.service.trackers.results import Cleared, Opened
+from delayed_tracker.service.trackers.results import Opened
 from delayed_tracker.service.trackers.timer_queue import TimerQueue
 from delayed_tracker.service.trackers.tracker_events import TrackerEvents
 from delayed_tracker.service.trackers.unloading import IdleTrackers
@@ -331,7 +323,7 @@ class TrackerRegistry:
             await self._recoveries.until_over(self._hosts[key])
         host = self._hosts.get(key)
         if host is not None and host.state is HostState.READY and host.ownership.is_unclaimed:
-            self._close(host, "CLOSED")
+            self.begin_close(host, "CLOSED")
 
     async def run_exclusive(self, key: TrackerKey, work: Coroutine[None, None, Answer]) -> Answer:
         """Run ``work`` on a settled tracker and return its result.
@@ -392,9 +384,10 @@ class TrackerRegistry:
         """
         host = self.host(key)
         host.require_owner(epoch)
-        await self._outcome(self._close(host, "CLOSED"))
+        await self._outcome(self.begin_close(host, "CLOSED"))
 
-    def _close(self, host: TrackerHost, reason: str) -> asyncio.Task[None]:
+    def begin_close(self, host: TrackerHost, reason: str) -> asyncio.Task[None]:
+        """Begin to unload a tracker, unless that is under way; return the task."""
         closing = self._closings.get(host.key)
         if closing is None:
             host.begin_close(reason)
@@ -417,101 +410,12 @@ class TrackerRegistry:
 
     def fenced(self, key: TrackerKey) -> None:
         """Close a tracker that another process owns."""
-        self._close(self._hosts[key], "FENCED")
+        self.begin_close(self._hosts[key], "FENCED")
 
     def _close_broken(self, key: TrackerKey) -> None:
         # A tracker that is closing already needs no second close.
         if (host := self._hosts[key]).state is HostState.READY:
-            self._close(host, TrackerBroken.reason)
-
-    async def clear(self, key: TrackerKey, epoch: int, *, reset_to: Position | None = None) -> Cleared:
-        """Drop every position of a tracker durably, loaded or not. The caller's epoch must be the last one.
-
-        If the tracker is being recovered, wait for the recovery.
-
-        Args:
-            key: of the tracker.
-            epoch: the owner's.
-            reset_to: the new mark-delete position if the cursor was moved.
-        Raises:
-            TrackerNotOpen, Fenced, ShuttingDown: nothing was cleared.
-            StorageUnavailable: an unloaded tracker may have been cleared or not; try again.
-        """
-        await self._until_recovered(key)
-        if key in self._hosts:
-            return await (await self.loaded_host(key)).clear(epoch, reset_to=reset_to)
-        removal = TrackerRemoval(key, self._shared.access, self.unloaded_counters)
-        cleared = Cleared(*await self.run_exclusive(key, removal.clear(epoch, reset_to=reset_to)))
-        if self.log_keeper is not None:
-            self.log_keeper.emptied(key)
-        return cleared
-
-    async def move_cursor(self, key: TrackerKey, epoch: int, mark_delete: Position) -> Cleared:
-        """Take a new mark-delete position of a tracker, loaded or not, and keep what it tracks above it.
-
-        A tracker that is not loaded is loaded for that. The move continues if the caller goes away.
-
-        Args:
-            key: of the tracker.
-            epoch: the owner's, which must be the last one.
-            mark_delete: the position, which may be lower than the present one.
-        Raises:
-            TrackerNotOpen, Fenced, InvalidInput, ShuttingDown: nothing was changed.
-            StorageUnavailable: it may take effect or not, and the epoch may have risen; open the tracker, and move again.
-            PollEnded, SnapshotConflict: likewise; the tracker was closed meanwhile, here or by another process.
-        """
-        await self._until_recovered(key)
-        is_loaded = key in self._hosts
-        if is_loaded:
-            host = await self.loaded_host(key)
-            host.require_owner(epoch)
-        else:
-            stored = await self._shared.access.attempt(lambda: self.storage.list(*key), self.unloaded_counters)
-            if not stored.epoch:
-                raise TrackerNotOpen(key, stored=False)
-            if stored.epoch != epoch:
-                raise Fenced(key, given_epoch=epoch, epoch=stored.epoch, owner="")
-            host = await self.load(key)
-            epoch = host.epoch
-        try:
-            await self.until_settled(key)
-            if not is_loaded and not host.ownership.is_unclaimed:
-                raise Fenced(key, given_epoch=epoch, epoch=host.epoch, owner=host.owner)
-            return await self.run_exclusive(key, host.ownership.move_cursor(epoch, mark_delete))
-        finally:
-            if not is_loaded:
-                self.in_background(self.unload_unclaimed(key))
-
-    async def delete(self, key: TrackerKey, epoch: int | None) -> Deleted:
-        """Forget a tracker and everything it stored, loaded or not.
-
-        A loaded tracker is closed first; a recovery is waited for. The deletion continues if the caller goes away.
-
-        Args:
-            key: of the tracker, which need not exist.
-            epoch: the owner's; None deletes the tracker at any epoch.
-        Raises:
-            Fenced, ShuttingDown: nothing was deleted.
-            StorageUnavailable: some snapshots may remain; try again.
-        """
-        await self._until_recovered(key)
-        closing, loaded_count = None, 0
-        if (host := self._hosts.get(key)) is not None:
-            if epoch is not None:
-                host.require_owner(epoch)
-            loaded_count = host.tracked_count
-            closing = self._close(host, "CLEARED")
-        deleted = await self.run_exclusive(key, self._delete(key, closing, epoch))
-        if self.log_keeper is not None:
-            self.log_keeper.emptied(key)
-        return deleted if closing is None else Deleted(existed=True, position_count=loaded_count)
-
-    async def _delete(self, key: TrackerKey, closing: asyncio.Task[None] | None, epoch: int | None) -> Deleted:
-        removal = TrackerRemoval(key, self._shared.access, self.unloaded_counters)
-        if closing is None:
-            return await removal.delete(epoch)
-        await asyncio.wait([closing])
-        return await removal.delete(None)
+            self.begin_close(host, TrackerBroken.reason)
 
     async def until_settled(self, key: TrackerKey) -> None:
         """Wait until the tracker is neither closing nor being removed by an earlier call."""
@@ -520,7 +424,7 @@ class TrackerRegistry:
             await asyncio.wait([leaving])
             self.require_serving()
 
-    async def _until_recovered(self, key: TrackerKey) -> None:
+    async def until_recovered(self, key: TrackerKey) -> None:
         """Wait until the tracker is neither being recovered, closing nor removed. The recovery may have failed."""
         await self.until_settled(key)
         while self._recoveries.is_recovering(key):
@@ -528,6 +432,11 @@ class TrackerRegistry:
             await self.until_settled(key)
 
     # -- the add log --------------------------------------------------------------------------------------------------
+
+    def log_emptied(self, key: TrackerKey) -> None:
+        """Note that the add log has nothing of an unloaded tracker any more."""
+        if self.log_keeper is not None:
+            self.log_keeper.emptied(key)
 
     def _log_may_shrink(self, key: TrackerKey, log_bytes: int) -> None:
         if self.log_keeper is not None:
@@ -580,7 +489,7 @@ class TrackerRegistry:
                 recovery.cancel()
             for host in list(self._hosts.values()):
                 if host.state in {HostState.READY, HostState.UNLOADED}:
-                    self._close(host, ShuttingDown.reason)
+                    self.begin_close(host, ShuttingDown.reason)
         leaving: list[asyncio.Task[Any]] = [
             *self._closings.values(),
             *self._removals.values(),

@@ -9,7 +9,7 @@ import pytest
 from delayed_tracker.client.model.answers import Position
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.errors import TrackerInMemory
-from delayed_tracker.service.trackers.importing import ImportTerms, SnapshotImport
+from delayed_tracker.service.operations.importing import ImportTerms, SnapshotImport
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.harness.imports import FAR_MS, catalogued, imported, requests, snapshot, stored_ids, used, world
 from tests.service.harness.rpc import REF, add, opened, poll, refused, stats_of

@@ -8,6 +8,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from delayed_tracker.service.errors import Fenced, PollEnded, ShuttingDown, TrackerNotOpen
+from delayed_tracker.service.operations.cursor import move_cursor
 from delayed_tracker.service.queries.peek import Window, peek
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
 from delayed_tracker.storage.maintenance.uncut_records import claim_in_force
@@ -100,7 +101,7 @@ class Life:
             self.log.append, self.log.cut = appended, cutting
 
     async def move(self, position=NEW):
-        moved = await self.registry.move_cursor(KEY, self.epoch, position)
+        moved = await move_cursor(self.registry, KEY, self.epoch, position)
         self.epoch, self.answered = moved.epoch, True
         return moved
 
@@ -326,7 +327,7 @@ async def test_an_undo_that_is_left_comes_before_the_move(life):
     await elapse(life.clock, 400)
     assert life.host._gate.runner.writer.undoing
     epoch = life.epoch
-    moving = asyncio.create_task(life.registry.move_cursor(KEY, epoch, NEW))
+    moving = asyncio.create_task(move_cursor(life.registry, KEY, epoch, NEW))
     with pytest.raises(StorageUnavailable):
         await as_time_passes(life.clock, moving)
     assert (life.host.epoch, life.host.mark_delete) == (epoch, OLD)
@@ -342,7 +343,7 @@ async def test_a_tracker_that_is_not_open_is_moved_too(clock, durable):
     await life.begin()
     await life.registry.close_tracker(KEY, life.epoch)
     with pytest.raises(Fenced):
-        await life.registry.move_cursor(KEY, life.epoch + 1, NEW)
+        await move_cursor(life.registry, KEY, life.epoch + 1, NEW)
     assert (await life.move()).cleared_count == 0
     await settle()
     assert life.registry.loaded(KEY) is None
@@ -356,7 +357,7 @@ async def test_a_tracker_that_is_not_open_is_moved_too(clock, durable):
 async def test_a_tracker_that_there_never_was_is_not_found(registry):
     """There is nothing to move."""
     with pytest.raises(TrackerNotOpen):
-        await registry.move_cursor(KEY, 1, NEW)
+        await move_cursor(registry, KEY, 1, NEW)
 
 
 @pytest.mark.parametrize(
