@@ -41,7 +41,7 @@ demo: $(READY) $(JAVA)  ## track, deliver, crash and recover delayed messages th
 serve: $(READY)  ## run the service with conf/tracker.conf until interrupted
 	$(BIN)/delayed-tracker serve --config conf/tracker.conf
 
-test: $(READY) $(JAVA)  ## run the tests (eight minutes on two cores)
+test: $(READY) $(JAVA)  ## run the tests (six minutes on two cores)
 	$(BIN)/python -m pytest -m "not deep and not long" $(PARALLEL) $(PYTEST_ARGS) $(TESTS)
 
 test-long: $(READY) $(JAVA)  ## run the tests that take many seconds and seldom fail
