@@ -4,7 +4,7 @@
                                [--output FILE]
 
 Only a full run writes README.md; the report of a partial or quick run is printed. ``--output`` writes any run to a
-file.
+file. Until the run has ended, the report so far is in a file beside it, whose name ends in ``.part``.
 """
 
 import argparse
@@ -31,7 +31,7 @@ README = Path(__file__).parent / "README.md"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return 0 if all benchmarks ran with correct output; 1 if some output was wrong, and then write nothing."""
+    """Return 0 if all benchmarks ran with correct output; 1 if some output was wrong, and then write no report."""
     options = _options().parse_args(arguments)
     chosen: list[Benchmark] = options.only or BENCHMARKS
     with (
@@ -52,20 +52,29 @@ def main(arguments: list[str] | None = None) -> int:
         load_before = load_average()
         if run.with_peers:
             measure_java(run, {benchmark.name for benchmark in chosen})
+        is_whole = chosen == BENCHMARKS and scale == Scale()
+        output: Path | None = options.output or (README if is_whole else None)
+        parts: list[Part] = []
+        text = ""
         try:
-            parts = [measured(benchmark, run) for benchmark in chosen]
+            for benchmark in chosen:
+                parts.append(measured(benchmark, run))
+                text = report(parts, run, load_before=load_before, is_quick=options.quick)
+                if output is not None:
+                    _part_of(output).write_text(text, encoding="utf-8")
         except WrongOutput as error:
             print(error, file=sys.stderr)
             return 1
-    text = report(parts, run, load_before=load_before, is_quick=options.quick)
-    is_whole = chosen == BENCHMARKS and scale == Scale()
-    output: Path | None = options.output or (README if is_whole else None)
     if output is None:
         print(text, end="")
     else:
-        output.write_text(text, encoding="utf-8")
+        _part_of(output).replace(output)
         run.note(f"written to {output}")
     return 0
+
+
+def _part_of(output: Path) -> Path:
+    return output.with_name(f"{output.name}.part")
 
 
 def measured(benchmark: Benchmark, run: Run) -> Part:

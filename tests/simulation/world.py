@@ -339,8 +339,9 @@ class World:
         self.untracked = {other for other in gone if other > position}
         self.mark_delete = position
         if self.random.random() < 0.4:
-            await self._begin_to_move(position)
+            moving = await self._begin_to_move(position)
             await self.crash()
+            await asyncio.gather(moving, return_exceptions=True)
         self.note("move", position)
         await self._move_to(position)
         below = {other for other in self.deadlines if other <= position}

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from delayed_tracker.ledger.offload.sequence_file import Compression
 from delayed_tracker.spark.errors import JavaNotFound
@@ -156,8 +157,13 @@ def _command_ms(run: Run, logs: str, count: int) -> float:
     require(f"spark-rebuild, which said {done.stderr[-500:]!r}", done.returncode == 0)
     document = json.loads(done.stdout)
     require("spark-rebuild", document["written"] + document["tail"] == document["read"] == count)
-    shutil.rmtree(directory)
+    _remove(directory)
     return elapsed_ms
+
+
+def _remove(directory: Path) -> None:
+    """Remove what a run has left. Its Java may still be alive, and removes files of its own."""
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _require_rebuilt(ran: Sequence[Ran], read: int, delayed: int) -> None:
@@ -176,7 +182,7 @@ def _ran(run: Run, what: str, cores: int | None, jobs: tuple[Job, ...]) -> list[
     command = [sys.executable, "-m", "tests.benchmarks.inputs.spark_probe", json.dumps(asdict(plan))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     require(f"{what}, which said {done.stderr[-500:]!r}", done.returncode == 0)
-    shutil.rmtree(directory)
+    _remove(directory)
     return [[Ran(**ran) for ran in repeats] for repeats in json.loads(done.stdout)]
 
 
