@@ -12,7 +12,7 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -54,27 +54,42 @@ def main(arguments: list[str] | None = None) -> int:
             measure_java(run, {benchmark.name for benchmark in chosen})
         is_whole = chosen == BENCHMARKS and scale == Scale()
         output: Path | None = options.output or (README if is_whole else None)
-        parts: list[Part] = []
-        text = ""
+        so_far = None if output is None else output.with_name(f"{output.name}.part")
+
+        def reported(parts: Sequence[Part]) -> str:
+            return report(parts, run, load_before=load_before, is_quick=options.quick)
+
         try:
-            for benchmark in chosen:
-                parts.append(measured(benchmark, run))
-                text = report(parts, run, load_before=load_before, is_quick=options.quick)
-                if output is not None:
-                    _part_of(output).write_text(text, encoding="utf-8")
+            text = reported(all_measured(chosen, run, so_far, reported))
         except WrongOutput as error:
             print(error, file=sys.stderr)
             return 1
     if output is None:
         print(text, end="")
     else:
-        _part_of(output).replace(output)
+        output.write_text(text, encoding="utf-8")
         run.note(f"written to {output}")
     return 0
 
 
-def _part_of(output: Path) -> Path:
-    return output.with_name(f"{output.name}.part")
+def all_measured(
+    chosen: Sequence[Benchmark], run: Run, so_far: Path | None, reported: Callable[[Sequence[Part]], str]
+) -> list[Part]:
+    """Return the rows of all benchmarks.
+
+    Until the last has ended, the report so far is in a file, which stays if a benchmark fails: a run takes an hour.
+    """
+    parts: list[Part] = []
+    if so_far is not None:
+        so_far.unlink(missing_ok=True)
+    for benchmark in chosen:
+        parts.append(measured(benchmark, run))
+        if so_far is not None:
+            count = f"Unfinished: {len(parts)} of {len(chosen)} benchmarks.\n\n"
+            so_far.write_text(count + reported(parts), encoding="utf-8")
+    if so_far is not None:
+        so_far.unlink()
+    return parts
 
 
 def measured(benchmark: Benchmark, run: Run) -> Part:

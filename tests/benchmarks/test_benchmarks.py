@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from delayed_tracker.spark.errors import JavaNotFound
-from tests.benchmarks.__main__ import main
+from tests.benchmarks.__main__ import all_measured, main
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
 from tests.benchmarks.goals import Peer
 from tests.benchmarks.inputs.scale import QUICK
@@ -41,6 +41,26 @@ def test_wrong_output_ends_the_run(tmp_path):
     run = Run(scale=QUICK, directory=tmp_path)
     with pytest.raises(WrongOutput, match="broken"):
         run.measure("broken", prepare=list, run=lambda state: state.append(1), verify=lambda state: not state)
+
+
+def test_what_was_measured_stays_if_a_later_benchmark_fails(tmp_path):
+    """Until the run has ended, and if it fails, a file beside the report has the rows so far."""
+
+    def wrong(_: Run):
+        yield row("add", 40)
+        raise WrongOutput("broken")
+
+    run, so_far = Run(scale=QUICK, directory=tmp_path), tmp_path / "report.md.part"
+    right = Benchmark("right", "Right", "", lambda _: iter([row("add", 40)]))
+
+    def reported(parts):
+        return "".join(part.title for part in parts)
+
+    with pytest.raises(WrongOutput):
+        all_measured([right, Benchmark("wrong", "Wrong", "", wrong)], run, so_far, reported)
+    assert so_far.read_text() == "Unfinished: 1 of 2 benchmarks.\n\nRight"
+    assert [part.title for part in all_measured([right], run, so_far, reported)] == ["Right"]
+    assert not so_far.exists()
 
 
 def test_the_warm_up_does_not_count(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
-from delayed_tracker.service.operations.clearing import clear
+from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.registry import open_storage
@@ -117,7 +117,7 @@ async def test_row_L8_a_bucket_that_could_not_be_read_is_deleted_all_the_same() 
     storage.before["get_bucket_snapshot_segments"] = failing(*[StorageUnavailable("away")] * 1_000)
     await elapse(clock, 4_000)
     assert "get_bucket_snapshot_segments" in storage.calls
-    clearing = asyncio.create_task(clear(registry, KEY, epoch))
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, epoch))
     await elapse(clock, 10_000)
     clearing.result()
     assert await storage.inner.list_bucket_snapshots(*KEY) == []

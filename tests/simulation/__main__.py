@@ -22,7 +22,7 @@ CHUNK = 10
 FAILURES_SHOWN = 5
 
 
-def run_chunk(first, count, *, step_count, world):
+def run_chunk(first, count, *, step_count, world_name):
     """Run histories one after the other; return the seeds that failed with what they print, and what came again."""
     # A mutation comes before the code is imported.
     from tests.simulation.history import WORLDS, run_history  # noqa: PLC0415
@@ -31,19 +31,19 @@ def run_chunk(first, count, *, step_count, world):
     failures, crash_count, came_again_max = [], 0, 0
     for seed in range(first, first + count):
         try:
-            lived = run_history(seed, step_count, WORLDS[world])
+            world = run_history(seed, step_count, WORLDS[world_name])
         except BaseException as error:  # noqa: BLE001  # each failure is reported with its seed
             failures.append((seed, "".join(traceback.format_exception(error, limit=-4))))
         else:
-            crash_count += lived.crash_count
-            came_again_max = max(came_again_max, lived.came_again_max)
+            crash_count += world.crash_count
+            came_again_max = max(came_again_max, world.came_again_max)
     return failures, crash_count, came_again_max
 
 
-def until_failure(first, count, step_count, world):
+def until_failure(first, count, step_count, world_name):
     """Run histories one after the other until one fails; return the exit code."""
     for seed in range(first, first + count):
-        failures, _, _ = run_chunk(seed, 1, step_count=step_count, world=world)
+        failures, _, _ = run_chunk(seed, 1, step_count=step_count, world_name=world_name)
         if failures:
             print(f"seed {seed} failed:\n{failures[0][1]}")
             return 1
@@ -72,7 +72,9 @@ def main():
         firsts = range(given.first, given.first + given.seeds, CHUNK)
         counts = [min(CHUNK, given.first + given.seeds - first) for first in firsts]
         for count, (failed, crashes, again) in zip(
-            counts, pool.map(partial(run_chunk, step_count=given.steps, world=given.world), firsts, counts), strict=True
+            counts,
+            pool.map(partial(run_chunk, step_count=given.steps, world_name=given.world), firsts, counts),
+            strict=True,
         ):
             done += count
             crash_count += crashes

@@ -11,7 +11,7 @@ from delayed_tracker.service.clock import ManualClock, pause
 from delayed_tracker.service.errors import Fenced
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.operations.clearing import clear
+from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.storage.errors import StorageError
 from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
@@ -112,19 +112,8 @@ class DurableWorld(DurableDispatcher):
             self.call(self._offer_to, registry, epoch, unknown[:5])
 
     async def open(self):
-        while True:
-            given = self.mark_delete if self.random.random() < 0.7 else None
-            try:
-                opened = await self._finished(self.registry.open(KEY, owner="simulation", mark_delete=given))
-                break
-            except StorageError:
-                self.calm_down()
-        self.host, self.epoch = self.registry.host(KEY), opened.epoch
-        self.note("opened", opened.epoch, opened.recovered_count, opened.offered_through)
+        opened = await self._opened()
         self.note_opened(opened)
-        self.check_untracked()
-        self.leases.clear()
-        self.handed_out.clear()
         unknown = {position for position in self.deadlines if position not in self.answered}
         never = unknown - self.acked - self.once_answered
         assert all(position > opened.offered_through for position in never), "a claim beyond the answers"
@@ -202,7 +191,7 @@ class DurableWorld(DurableDispatcher):
         """Clear the tracker, and try again until that has happened; None if an attempt was applied, but not answered."""
         while True:
             try:
-                return await self._finished(clear(self.registry, KEY, self.epoch, **terms))
+                return await self._finished(clear_tracker(self.registry, KEY, self.epoch, **terms))
             except StorageError:
                 self.calm_down()
             except Fenced:
@@ -280,7 +269,7 @@ class DurableWorld(DurableDispatcher):
         moving = await self._begin_to_move(position)
         if moving.done() and moving.exception() is None:
             self.epoch = moving.result().epoch
-        await self.crash()
+        await self._crash_while(moving)
         return is_on_record and self.host.mark_delete == position < before
 
     async def import_rebuilt(self):
@@ -324,7 +313,7 @@ class DurableWorld(DurableDispatcher):
             await self.crash_before_the_log()
         if self.random.random() < 0.006:
             await self.reset()
-        if self.random.random() < 0.01:
+        if self.random.random() < 0.005:
             await self.move_cursor()
         # A crash comes at any await: between two turns of the event loop.
         if self.random.random() < 0.02:

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.simulation.apart_world import ApartWorld
-from tests.simulation.history import run_history
-from tests.simulation.mutations import MUTATIONS, seeds_taken
+from tests.simulation.history import WORLDS, run_history
+from tests.simulation.mutations import MUTATIONS, WORLD_NAMES, seeds_taken
 
 
 @pytest.mark.slow
@@ -50,6 +50,7 @@ def test_histories_meet_what_they_are_for():
         assert events.count(name) > 1, name
     assert any(world.came_again_max for world in worlds)
     assert {world.claims for world in worlds} == {False, True}
+    assert sum(world.untracked_count for world in worlds) > 10
 
 
 @pytest.mark.slow
@@ -59,6 +60,11 @@ def test_one_seed_is_one_history():
     assert first.trace == second.trace
     assert first.clock.now_ms() == second.clock.now_ms()
     assert first.random.random() == second.random.random()
+
+
+def test_each_world_has_a_name():
+    """The names are known before the code, into which a defect is put, is imported."""
+    assert tuple(WORLDS) == WORLD_NAMES
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)

@@ -53,6 +53,7 @@ async def test_simulations_meet_what_they_are_for():
     assert sum(event[3] for world in worlds for event in world.trace if event[1] == "rescheduled") > 20
     assert sum("nacked" in event for world in worlds for event in world.trace) > 10
     assert sum("move" in event for world in worlds for event in world.trace) > 2
+    assert sum(world.untracked_count for world in worlds) > 10
 
 
 @pytest.mark.slow

@@ -10,13 +10,14 @@ from dataclasses import replace
 from itertools import groupby
 
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.clock import ManualClock, pause
 from delayed_tracker.service.errors import Fenced, LeasesExhausted, PollEnded, TrackerNotOpen
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.operations.clearing import clear
+from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.service.operations.cursor import move_cursor
 from delayed_tracker.service.operations.importing import SnapshotImport
 from delayed_tracker.service.trackers.components import HostState
@@ -64,7 +65,8 @@ class World:
         self.leases = {}  # lease id -> (expires, in elapsed time; positions)
         self.handed_out = {}  # lease id -> all that it handed out, in this epoch
         self.mark_delete = BEFORE_ALL
-        self.untracked = set()  # below a former mark-delete position: nobody knows them until they are offered again
+        self.untracked = set()  # consumed above the new cursor: not tracked until they are offered again
+        self.untracked_count = 0  # of those, how many were looked for
         self.polls = []
         self.failures = []
         self.crash_count = self.lost_count = self.stored_count = self.merged_count = self.imported_count = 0
@@ -104,6 +106,13 @@ class World:
 
     async def open(self):
         """Open, with retries, and replay what the cursor has not acknowledged."""
+        await self._opened()
+        replay = sorted(position for position in self.deadlines if position not in self.acked)
+        for start in range(0, len(replay), 7):
+            self.offer(replay[start : start + 7])
+
+    async def _opened(self):
+        """Open, with retries, and check what must not be there before anything is offered; return the answer."""
         while True:
             given = self.mark_delete if self.random.random() < 0.7 else None
             try:
@@ -112,19 +121,18 @@ class World:
             except StorageError:
                 self.calm_down()
         self.host, self.epoch = self.registry.host(KEY), opened.epoch
-        self.note("opened", opened.epoch, opened.recovered_count)
+        self.note("opened", opened.epoch, opened.recovered_count, opened.offered_through)
         self.check_untracked()
         self.leases.clear()
         self.handed_out.clear()
-        replay = sorted(position for position in self.deadlines if position not in self.acked)
-        for start in range(0, len(replay), 7):
-            self.offer(replay[start : start + 7])
+        return opened
 
     def calm_down(self):
         self.storage.plan = replace(self.storage.plan, error_before=0.0, error_after=0.0)
 
     def check_untracked(self):
         """Check, before anything is offered, that a lower mark-delete position has brought nothing back."""
+        self.untracked_count += len(self.untracked)
         back = self.host.contains(PositionColumns.of(sorted(self.untracked)))
         assert not back.any(), f"{back.sum()} consumed positions are tracked again"
 
@@ -321,7 +329,7 @@ class World:
     async def clear(self):
         """Clear the backlog: an answered clear holds, through operations in flight and later faults."""
         self.note("clear")
-        cleared = await self._finished(clear(self.registry, KEY, self.epoch))
+        cleared = await self._finished(clear_tracker(self.registry, KEY, self.epoch))
         self.epoch = cleared.epoch
         self.leases.clear()
         self.handed_out.clear()
@@ -339,14 +347,13 @@ class World:
         self.untracked = {other for other in gone if other > position}
         self.mark_delete = position
         if self.random.random() < 0.4:
-            moving = await self._begin_to_move(position)
-            await self.crash()
-            await asyncio.gather(moving, return_exceptions=True)
+            await self._crash_while(await self._begin_to_move(position))
         self.note("move", position)
         await self._move_to(position)
         below = {other for other in self.deadlines if other <= position}
+        again = self.acked - below
         self.acked, self.cleared = below, self.cleared & below
-        self.delivered |= below
+        self.delivered = (self.delivered - again) | below
         self.not_before.clear()
         await self.random.choice((self.open, self.crash))()
         self.untracked.clear()
@@ -355,14 +362,20 @@ class World:
         return self.random.choice([BEFORE_ALL, *sorted(self.deadlines)])
 
     async def _begin_to_move(self, position):
-        """Move the cursor as far as any await of the service; return the task."""
-        self.note("crash while moving", position)
+        """Begin a move of the cursor, and go on for a random number of turns of the event loop; return its task."""
         moving = asyncio.create_task(move_cursor(self.registry, KEY, self.epoch, position))
         for _ in range(self.random.randrange(40)):
             await asyncio.sleep(0)
         if self.random.random() < 0.3:
             await elapse(self.clock, self.random.choice((1, 60, 700)))
         return moving
+
+    async def _crash_while(self, moving):
+        self.note("crash while moving")
+        await self.crash()
+        # No await here: the dispatcher has begun to offer again, by what it knew before the move.
+        error = None if moving.cancelled() else moving.exception()
+        assert error is None or isinstance(error, DelayedTrackerError), error
 
     async def _move_to(self, position):
         """Move the cursor, and try again until that has happened."""
@@ -437,22 +450,22 @@ class World:
             self.step_clock(self.random.choice(self.clock_steps_ms))
         elif roll < 0.67:
             self.reschedule()
-        elif roll < 0.88:
+        elif roll < 0.873:
             await elapse(self.clock, self.random.choice(self.pauses_ms))
-        elif roll < 0.92:
+        elif roll < 0.913:
             self.advance_mark_delete()
-        elif roll < 0.95:
+        elif roll < 0.943:
             self.change_weather()
-        elif roll < 0.96:
+        elif roll < 0.953:
             self.note("reopen")
             await self.open()
-        elif roll < 0.975:
+        elif roll < 0.968:
             await self.import_rebuilt()
-        elif roll < 0.98:
+        elif roll < 0.973:
             await self.clear()
-        elif roll < 0.985:
+        elif roll < 0.981:
             await self.close_and_open()
-        elif roll < 0.992:
+        elif roll < 0.988:
             await self.move_cursor()
         else:
             await self.crash()

@@ -9,7 +9,7 @@ from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.core.values.verb_results import BucketState
 from delayed_tracker.service.errors import PollEnded, TrackerNotOpen
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.operations.clearing import clear
+from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.harness.shell import (
     KEY,
@@ -139,7 +139,7 @@ async def test_a_snapshot_of_before_a_clear_is_removed_again(opened, clock, stor
     _seal_one(host, epoch, clock)
     await settle()
     assert gate.held_count == 1
-    cleared = await asyncio.wait_for(clear(registry, KEY, epoch), 1)
+    cleared = await asyncio.wait_for(clear_tracker(registry, KEY, epoch), 1)
     assert cleared.cleared_count == 6
     assert cleared.epoch == epoch + 1
     gate.open()
@@ -163,7 +163,7 @@ async def test_a_snapshot_catalogued_while_the_clear_waits_is_removed_in_its_tur
     _seal_one(host, epoch, clock)
     await settle()
     assert len(await _catalogued_ids(storage)) == 1
-    clearing = asyncio.create_task(clear(registry, KEY, epoch))
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, epoch))
     await settle()
     assert not clearing.done()
     gate.open()
@@ -180,7 +180,7 @@ async def test_clear_answers_only_when_it_is_durable(opened, clock, storage, reg
     _seal_one(host, epoch, clock)
     await settle()
     storage.before["replace"] = _unavailable
-    clearing = asyncio.create_task(clear(registry, KEY, epoch))
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, epoch))
     await elapse(clock, 5_000)
     assert not clearing.done()
     assert await _catalogued_ids(storage) != []
@@ -195,7 +195,7 @@ async def test_a_waiting_clear_is_told_when_the_tracker_closes(opened, clock, st
     """A clear that waits ends with an error when the tracker closes."""
     _, epoch = opened
     storage.before["replace"] = _unavailable
-    clearing = asyncio.create_task(clear(registry, KEY, epoch))
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, epoch))
     await settle()
     closing = asyncio.create_task(registry.close_tracker(KEY, epoch + 1))
     await elapse(clock, 1_000)

@@ -6,7 +6,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.operations.clearing import delete
+from delayed_tracker.service.operations.clearing import delete_tracker
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.registry_life import open_tracker, restarted
@@ -192,7 +192,7 @@ async def test_records_are_counted_once_whether_their_tracker_is_open_or_not(mak
     assert (registry.log_keeper.unloaded, registry.log.log_bytes) == ({KEY: size}, size)
     host, _ = await open_tracker(registry)
     assert (registry.log_keeper.unloaded, registry.log.log_bytes, host.log_bytes) == ({}, size, size)
-    await delete(registry, KEY, None)
+    await delete_tracker(registry, KEY, None)
     assert (registry.log_keeper.unloaded, registry.log.log_bytes) == ({}, 0)
 
 

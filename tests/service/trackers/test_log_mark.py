@@ -6,7 +6,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.operations.clearing import clear
+from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.registry_life import open_tracker, restarted
@@ -45,7 +45,7 @@ async def test_a_late_deletion_leaves_the_mark_of_a_checkpoint(registry, storage
     await sealed(host, opened.epoch, clock, 1)
     await elapse(clock, 100)
     storage.before["delete_bucket_snapshot"] = failing(*DOWN)
-    clearing = asyncio.create_task(clear(registry, KEY, opened.epoch))
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, opened.epoch))
     await elapse(clock, 5_000)
     cleared = await clearing
     await sealed(host, cleared.epoch, clock, 2)

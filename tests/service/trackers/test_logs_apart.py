@@ -11,7 +11,7 @@ import pytest
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.operations.clearing import clear, delete
+from delayed_tracker.service.operations.clearing import clear_tracker, delete_tracker
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from delayed_tracker.storage.protocol import NO_LOG, LogMark
@@ -196,7 +196,7 @@ async def test_a_clear_leaves_no_claim_of_its_own_log_or_another(instances):
     host, opened = await filled(instances, await log_of_a_disk())
     log = await log_of_a_disk()
     registry = await instances.start(log)
-    await clear(registry, KEY, opened.epoch)
+    await clear_tracker(registry, KEY, opened.epoch)
     assert await instances.mark() == LogMark(0, log=await log.log_id())
     host, opened = await open_tracker(await instances.start(await log_of_a_disk()))
     assert (tracked(host, 1, 2, 3), opened.offered_through) == (0, BEFORE_ALL)
@@ -219,7 +219,7 @@ async def test_a_process_without_any_log_deletes_what_another_log_has(instances)
     """A tracker that is made again has nothing of the one that was deleted."""
     old = await log_of_a_disk()
     await filled(instances, old)
-    assert (await delete(await instances.start(None), KEY, None)).existed
+    assert (await delete_tracker(await instances.start(None), KEY, None)).existed
     host, opened = await open_tracker(await instances.start(old))
     assert (tracked(host, 1, 2, 3), opened.offered_through) == (0, BEFORE_ALL)
 

@@ -8,7 +8,7 @@ from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import Fenced, LeasesExhausted, Overloaded, PollEnded, ShuttingDown
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.operations.clearing import clear
+from delayed_tracker.service.operations.clearing import clear_tracker
 from tests.service.harness.shell import (
     KEY,
     TINY,
@@ -204,7 +204,7 @@ async def test_an_abandoned_poll_takes_nothing(opened, clock):
 @pytest.mark.parametrize(
     ("end", "error", "reason"),
     [
-        (lambda registry, epoch: clear(registry, KEY, epoch), PollEnded, "CLEARED"),
+        (lambda registry, epoch: clear_tracker(registry, KEY, epoch), PollEnded, "CLEARED"),
         (lambda registry, epoch: registry.close_tracker(KEY, epoch), PollEnded, "CLOSED"),
         (lambda registry, _: registry.open(KEY, owner="other", mark_delete=None), PollEnded, "FENCED"),
         (lambda registry, _: registry.drain(0), ShuttingDown, "SHUTTING_DOWN"),

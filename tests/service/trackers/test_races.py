@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from delayed_tracker.core.values.columns import Position, PositionColumns
-from delayed_tracker.service.operations.clearing import clear
+from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.harness.shell import (
@@ -48,7 +48,7 @@ async def test_a_clear_that_crosses_an_open_takes_an_epoch_before_it(registry, s
     storage.before["replace"] = gate = Gate()
     opening = asyncio.create_task(registry.open(KEY, owner="second", mark_delete=None))
     await settle()
-    clearing = asyncio.create_task(clear(registry, KEY, epoch))
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, epoch))
     await settle()
     gate.open()
     del storage.before["replace"]
@@ -72,7 +72,7 @@ async def test_a_clear_waits_for_its_own_buckets(registry, storage, clock):
             raise StorageUnavailable("down for these")
 
     storage.before["replace"] = refuse
-    clearing = asyncio.create_task(clear(registry, KEY, epoch))
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, epoch))
     await elapse(clock, 200)
     await _sealed(host, epoch + 1, clock)
     assert len(await _catalogued(storage)) == 2
@@ -99,7 +99,7 @@ async def test_a_clear_does_not_wait_for_an_object_that_cannot_be_deleted(regist
             raise StorageUnavailable("down for this one")
 
     storage.before["delete_bucket_snapshot"] = refuse
-    clearing = asyncio.create_task(clear(registry, KEY, epoch))
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, epoch))
     await elapse(clock, 5_000)
     assert clearing.result().epoch == epoch + 1
     assert [one.bucket_id for one in await storage.inner.list_bucket_snapshots(*KEY)] == [stuck]

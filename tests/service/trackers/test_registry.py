@@ -8,7 +8,7 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, Position, PositionCo
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.errors import Fenced, Overloaded, PollEnded, Recovering, ShuttingDown
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.operations.clearing import clear
+from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.service.telemetry.log_rate_limiter import MINUTE_MS
 from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.harness.registry_life import down, fill, open_tracker, positions_of, restarted
@@ -57,7 +57,7 @@ async def test_a_new_owner_gets_the_leases_back_and_the_old_one_is_fenced(regist
     with pytest.raises(Fenced):
         await registry.close_tracker(KEY, old.epoch)
     with pytest.raises(Fenced):
-        await clear(registry, KEY, old.epoch)
+        await clear_tracker(registry, KEY, old.epoch)
 
 
 async def test_concurrent_opens_share_one_recovery(registry, storage):
@@ -157,7 +157,7 @@ async def test_drain_refuses_calls_and_finishes_effects(registry, storage, clock
     assert not registry.serving
     for call in (
         registry.open(KEY, owner="x", mark_delete=None),
-        clear(registry, KEY, 1),
+        clear_tracker(registry, KEY, 1),
         registry.close_tracker(KEY, 1),
     ):
         with pytest.raises(ShuttingDown):

@@ -7,7 +7,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.service.errors import TrackerNotOpen
-from delayed_tracker.service.operations.clearing import delete
+from delayed_tracker.service.operations.clearing import delete_tracker
 from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
 from tests.service.harness.registry_life import FAR_MS, down, fill, open_tracker, positions_of, restarted
 from tests.service.harness.shell import (
@@ -180,7 +180,7 @@ async def test_a_sweep_leaves_what_has_its_own_epoch_or_a_newer_one(registry, st
     host, opened = await open_tracker(registry)
     assert (opened.epoch, host.counters.orphans_swept) == (2, 0)
     assert [stored.bucket_id for stored in await storage.inner.list_bucket_snapshots(*KEY)] == [own, newer]
-    await delete(registry, KEY, epoch=None)
+    await delete_tracker(registry, KEY, epoch=None)
     assert [stored.bucket_id for stored in await storage.inner.list_bucket_snapshots(*KEY)] == [newer]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
 from delayed_tracker.service.errors import TrackerNotOpen
-from delayed_tracker.service.operations.clearing import clear
+from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.storage.errors import SnapshotConflict
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.shell import KEY, ControlledStorage, Gate, bucketful, indexes, make_registry, settle
@@ -70,7 +70,7 @@ async def test_a_clear_cannot_use_an_epoch_that_another_process_has(registry, st
     registry.host(KEY).add(opened.epoch, indexes(clock.now_ms(), (2, 0, FAR_MS)))
     await settle()
     storage.before["replace"] = gate = Gate()
-    clearing = asyncio.create_task(clear(registry, KEY, opened.epoch))
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, opened.epoch))
     await settle()
     there_opened = await other.open(KEY, owner="there", mark_delete=None)
     assert (there_opened.epoch, there_opened.recovered_count) == (opened.epoch + 1, 5)

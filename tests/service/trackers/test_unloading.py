@@ -12,7 +12,7 @@ from delayed_tracker.core.values.columns import IndexColumns, Position
 from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.operations.clearing import clear, delete
+from delayed_tracker.service.operations.clearing import clear_tracker, delete_tracker
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
@@ -216,13 +216,13 @@ async def test_every_change_of_an_owner_reaches_an_unloaded_tracker(make, clock)
     assert registry.host(KEY).state is HostState.UNLOADED
     assert registry.host(KEY).mark_delete == Position(1, 4)
     with pytest.raises(Fenced):
-        await clear(registry, KEY, epoch)
-    cleared = await clear(registry, KEY, opened.epoch)
+        await clear_tracker(registry, KEY, epoch)
+    cleared = await clear_tracker(registry, KEY, opened.epoch)
     assert cleared.cleared_count == 21
     await fill(registry.host(KEY), cleared.epoch, clock, 2)
     await elapse(clock, 2 * IDLE_MS)
     assert registry.host(KEY).state is HostState.UNLOADED
-    assert (await delete(registry, KEY, cleared.epoch)).position_count == 6
+    assert (await delete_tracker(registry, KEY, cleared.epoch)).position_count == 6
     assert registry.idle.unloaded_count == registry.tracker_count == 0
 
 

@@ -28,7 +28,7 @@ from delayed_tracker.service.grpc.wire import (
     to_positions,
 )
 from delayed_tracker.service.grpc.wire_acks import from_acked, to_lease_acks
-from delayed_tracker.service.operations.clearing import clear, delete
+from delayed_tracker.service.operations.clearing import clear_tracker, delete_tracker
 from delayed_tracker.service.operations.cursor import move_cursor
 from delayed_tracker.service.operations.importing import SnapshotImport
 from delayed_tracker.service.security.caller import current_caller, handed_out, opening
@@ -241,7 +241,7 @@ class TrackerServicer(InspectionServicer):
     ) -> tracker_pb2.ClearMessagesResponse:
         """See tracker.proto."""
         key = to_key(request.tracker)
-        cleared = await clear(self._registry, key, require_epoch(request.epoch))
+        cleared = await clear_tracker(self._registry, key, require_epoch(request.epoch))
         self._registry.events.cleared(key, cleared)
         return tracker_pb2.ClearMessagesResponse(epoch=cleared.epoch, cleared_count=cleared.cleared_count)
 
@@ -251,7 +251,7 @@ class TrackerServicer(InspectionServicer):
         """See tracker.proto."""
         epoch = require_epoch(request.epoch) if request.HasField("epoch") else None
         key = to_key(request.tracker)
-        deleted = await delete(self._registry, key, epoch)
+        deleted = await delete_tracker(self._registry, key, epoch)
         self._registry.events.deleted(key, deleted)
         return tracker_pb2.DeleteTrackerResponse(deleted_count=deleted.position_count)
 
@@ -380,7 +380,7 @@ class TrackerServicer(InspectionServicer):
             reset = await move_cursor(self._registry, key, epoch, mark_delete)
             self._registry.events.cursor_moved(key, reset, mark_delete)
         else:
-            reset = await clear(self._registry, key, epoch, reset_to=mark_delete)
+            reset = await clear_tracker(self._registry, key, epoch, reset_to=mark_delete)
             self._registry.events.cleared(key, reset)
         response = tracker_pb2.ResetCursorResponse(epoch=reset.epoch, cleared_count=reset.cleared_count)
         if mark_delete != BEFORE_ALL:

@@ -9,7 +9,9 @@ from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.service.trackers.results import Cleared
 
 
-async def clear(registry: TrackerRegistry, key: TrackerKey, epoch: int, *, reset_to: Position | None = None) -> Cleared:
+async def clear_tracker(
+    registry: TrackerRegistry, key: TrackerKey, epoch: int, *, reset_to: Position | None = None
+) -> Cleared:
     """Drop every position of a tracker durably. If the tracker is being recovered, wait for the recovery.
 
     Args:
@@ -24,13 +26,17 @@ async def clear(registry: TrackerRegistry, key: TrackerKey, epoch: int, *, reset
     await registry.until_recovered(key)
     if registry.loaded(key) is not None:
         return await (await registry.loaded_host(key)).clear(epoch, reset_to=reset_to)
+    return await registry.run_exclusive(key, _clear_unloaded(registry, key, epoch, reset_to))
+
+
+async def _clear_unloaded(registry: TrackerRegistry, key: TrackerKey, epoch: int, reset_to: Position | None) -> Cleared:
     removal = TrackerRemoval(key, registry.access, registry.unloaded_counters)
-    cleared = Cleared(*await registry.run_exclusive(key, removal.clear(epoch, reset_to=reset_to)))
+    cleared = Cleared(*await removal.clear(epoch, reset_to=reset_to))
     registry.log_emptied(key)
     return cleared
 
 
-async def delete(registry: TrackerRegistry, key: TrackerKey, epoch: int | None) -> Deleted:
+async def delete_tracker(registry: TrackerRegistry, key: TrackerKey, epoch: int | None) -> Deleted:
     """Forget a tracker and everything it stored.
 
     A loaded tracker is closed first; a recovery is waited for. The deletion continues if the caller goes away.
@@ -44,19 +50,22 @@ async def delete(registry: TrackerRegistry, key: TrackerKey, epoch: int | None) 
         StorageUnavailable: some snapshots may remain; try again.
     """
     await registry.until_recovered(key)
-    removal = TrackerRemoval(key, registry.access, registry.unloaded_counters)
     if (host := registry.loaded(key)) is None:
-        deleted = await registry.run_exclusive(key, removal.delete(epoch))
-    else:
-        if epoch is not None:
-            host.require_owner(epoch)
-        loaded_count = host.tracked_count
-        await registry.run_exclusive(key, _delete_closed(removal, registry.begin_close(host, "CLEARED")))
-        deleted = Deleted(existed=True, position_count=loaded_count)
+        return await registry.run_exclusive(key, _delete_unloaded(registry, key, epoch))
+    if epoch is not None:
+        host.require_owner(epoch)
+    loaded_count = host.tracked_count
+    closing = registry.begin_close(host, "CLEARED")
+    await registry.run_exclusive(key, _delete_closed(registry, key, closing))
+    return Deleted(existed=True, position_count=loaded_count)
+
+
+async def _delete_closed(registry: TrackerRegistry, key: TrackerKey, closing: asyncio.Task[None]) -> None:
+    await asyncio.wait([closing])
+    await _delete_unloaded(registry, key, None)
+
+
+async def _delete_unloaded(registry: TrackerRegistry, key: TrackerKey, epoch: int | None) -> Deleted:
+    deleted = await TrackerRemoval(key, registry.access, registry.unloaded_counters).delete(epoch)
     registry.log_emptied(key)
     return deleted
-
-
-async def _delete_closed(removal: TrackerRemoval, closing: asyncio.Task[None]) -> None:
-    await asyncio.wait([closing])
-    await removal.delete(None)

@@ -1,7 +1,8 @@
 """A move of a tracker's cursor that keeps the index, whether the tracker is loaded or not."""
 
 from delayed_tracker.core.values.columns import Position
-from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
+from delayed_tracker.service.errors import Fenced, TrackerKey
+from delayed_tracker.service.storage.stored_tracker import StoredTracker
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.service.trackers.results import Cleared
 
@@ -27,11 +28,7 @@ async def move_cursor(registry: TrackerRegistry, key: TrackerKey, epoch: int, ma
         host = await registry.loaded_host(key)
         host.require_owner(epoch)
     else:
-        stored = await registry.access.attempt(lambda: registry.storage.list(*key), registry.unloaded_counters)
-        if not stored.epoch:
-            raise TrackerNotOpen(key, stored=False)
-        if stored.epoch != epoch:
-            raise Fenced(key, given_epoch=epoch, epoch=stored.epoch, owner="")
+        await StoredTracker(key, registry.access, registry.unloaded_counters).state_at(epoch)
         host = await registry.load(key)
         epoch = host.epoch
     try:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.counters import EffectCounters
-from delayed_tracker.service.errors import TrackerKey, TrackerNotOpen
+from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.stored_tracker import StoredTracker
 from delayed_tracker.storage.maintenance.recoverable import consumed_in, summaries_of
@@ -45,11 +45,7 @@ class TrackerRemoval:
             Fenced: the catalogue has another epoch than ``epoch``.
             StorageUnavailable: try again.
         """
-        state = await self._stored.state()
-        if not state.epoch:
-            raise TrackerNotOpen(self._key, stored=False)
-        if epoch != state.epoch:
-            raise self._stored.fenced(epoch, state)
+        state = await self._stored.state_at(epoch)
         cleared = await self._tracked_count(state)
         extent = await self._stored.take_over(epoch + 1)
         await self._stored.delete_all(

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.counters import EffectCounters
-from delayed_tracker.service.errors import Fenced, TrackerKey
+from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.storage.add_log import LogExtent
 from delayed_tracker.storage.concurrent import all_answers
@@ -49,6 +49,21 @@ class StoredTracker:
             StorageUnavailable: try again.
         """
         return await self.attempt(lambda: self._storage.list(*self._key))
+
+    async def state_at(self, epoch: int) -> CatalogueState:
+        """Return what the catalogue has, for the owner of the last epoch.
+
+        Raises:
+            TrackerNotOpen: the tracker was never opened.
+            Fenced: the catalogue has another epoch.
+            StorageUnavailable: try again.
+        """
+        state = await self.state()
+        if not state.epoch:
+            raise TrackerNotOpen(self._key, stored=False)
+        if epoch != state.epoch:
+            raise self.fenced(epoch, state)
+        return state
 
     def fenced(self, epoch: int, state: CatalogueState) -> Fenced:
         """Return the error of a caller with another epoch than the catalogue's."""

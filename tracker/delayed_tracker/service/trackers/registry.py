@@ -387,7 +387,12 @@ class TrackerRegistry:
         await self._outcome(self.begin_close(host, "CLOSED"))
 
     def begin_close(self, host: TrackerHost, reason: str) -> asyncio.Task[None]:
-        """Begin to unload a tracker, unless that is under way; return the task."""
+        """Begin to close a tracker and return the task, also of a close that is under way, whose reason stays.
+
+        Args:
+            host: of the tracker.
+            reason: why its waits end, as :meth:`TrackerHost.begin_close` takes it.
+        """
         closing = self._closings.get(host.key)
         if closing is None:
             host.begin_close(reason)

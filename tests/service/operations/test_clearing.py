@@ -1,0 +1,134 @@
+"""Clearing and deleting trackers, and the content of storage and log afterwards."""
+
+import asyncio
+
+import pytest
+
+from delayed_tracker.core.values.columns import Position
+from delayed_tracker.service.errors import Fenced, TrackerNotOpen
+from delayed_tracker.service.operations.clearing import clear_tracker, delete_tracker
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.memory_log import MemoryAddLog
+from tests.service.harness.registry_life import down, fill, open_tracker, restarted
+from tests.service.harness.shell import KEY, ControlledStorage, Gate, bucketful, elapse, failing, make_registry, settle
+
+
+async def test_clear_is_durable_and_raises_the_epoch(registry, storage, clock):
+    """No position comes back after a restart; the old epoch is fenced, and the new one is valid."""
+    host, opened = await open_tracker(registry)
+    await fill(host, opened.epoch, clock)
+    cleared = await clear_tracker(registry, KEY, opened.epoch)
+    assert (cleared.cleared_count, cleared.epoch) == (26, opened.epoch + 1)
+    with pytest.raises(Fenced):
+        host.require_owner(opened.epoch)
+    host.require_owner(cleared.epoch)
+    await settle()
+    assert await storage.inner.list_bucket_snapshots(*KEY) == []
+    again = await restarted(registry, storage, clock)
+    _, opened = await open_tracker(again)
+    assert opened.recovered_count == 0
+    assert opened.epoch > cleared.epoch
+    await again.close()
+
+
+async def test_clear_is_legal_for_a_tracker_that_is_not_loaded(registry, storage, clock):
+    """With the last epoch a clear deletes all positions, and an older epoch is fenced (rows 36 and 69)."""
+    host, opened = await open_tracker(registry)
+    await fill(host, opened.epoch, clock)
+    await registry.close_tracker(KEY, opened.epoch)
+    with pytest.raises(Fenced):
+        await clear_tracker(registry, KEY, opened.epoch + 1)
+    cleared = await clear_tracker(registry, KEY, opened.epoch)
+    assert (cleared.cleared_count, cleared.epoch) == (25, opened.epoch + 1)
+    assert await storage.inner.list_bucket_snapshots(*KEY) == []
+    _, again = await open_tracker(registry)
+    assert (again.recovered_count, again.epoch) == (0, opened.epoch + 2)
+
+
+async def test_clear_of_a_tracker_that_nobody_ever_opened_is_not_open(registry):
+    """A tracker that was never opened has no epoch, and the remedy is to open it."""
+    with pytest.raises(TrackerNotOpen):
+        await clear_tracker(registry, KEY, 1)
+
+
+async def _reopened(registry, storage, clock):
+    """Return a tracker with 25 positions in storage, whose next recovery waits at the gate, and its last epoch."""
+    host, opened = await open_tracker(registry)
+    await fill(host, opened.epoch, clock)
+    await registry.close_tracker(KEY, opened.epoch)
+    storage.before["list_bucket_snapshots"] = gate = Gate()
+    opening = asyncio.create_task(registry.open(KEY, owner="tests", mark_delete=None))
+    await settle()
+    assert registry.recovering_count == 1
+    return opened.epoch, gate, opening
+
+
+@pytest.mark.parametrize("reset_to", [None, Position(3, 0)], ids=["clear", "reset"])
+async def test_a_clear_waits_for_a_recovery_and_gets_a_definite_answer(registry, storage, clock, reset_to):
+    """After the recovery the new owner's epoch clears the tracker, and the old owner's is fenced."""
+    epoch, gate, opening = await _reopened(registry, storage, clock)
+    fenced = asyncio.create_task(clear_tracker(registry, KEY, epoch, reset_to=reset_to))
+    applied = asyncio.create_task(clear_tracker(registry, KEY, epoch + 1, reset_to=reset_to))
+    await settle()
+    assert not fenced.done()
+    assert not applied.done()
+    gate.open()
+    await settle()
+    with pytest.raises(Fenced):
+        await fenced
+    assert (await applied).cleared_count == 25
+    assert (await opening).recovered_count == 25
+    assert registry.host(KEY).stats().pending_count == 0
+
+
+async def test_a_clear_that_gives_up_waiting_ends_nothing(registry, storage, clock):
+    """A cancelled clear does not end the recovery for the callers that opened the tracker."""
+    epoch, gate, opening = await _reopened(registry, storage, clock)
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, epoch + 1))
+    await settle()
+    clearing.cancel()
+    gate.open()
+    assert (await opening).recovered_count == 25
+
+
+async def test_a_deletion_goes_on_when_the_recovery_it_waits_for_fails(registry, storage, clock):
+    """A tracker whose recovery fails is deleted all the same."""
+    _, gate, opening = await _reopened(registry, storage, clock)
+    deleting = asyncio.create_task(delete_tracker(registry, KEY, None))
+    await settle()
+    storage.before["list_bucket_snapshots"] = failing(*[down()] * 2)
+    storage.after["list_bucket_snapshots"] = failing(down())
+    gate.open()
+    await elapse(clock, 10_000)
+    with pytest.raises(StorageUnavailable):
+        await opening
+    assert (await deleting).position_count == 25
+    assert await storage.inner.list_bucket_snapshots(*KEY) == []
+
+
+@pytest.mark.parametrize(
+    ("remove", "is_loaded"),
+    [(delete_tracker, True), (delete_tracker, False), (clear_tracker, False)],
+    ids=["delete loaded", "delete closed", "clear closed"],
+)
+async def test_the_log_has_nothing_more_although_the_caller_goes_away(clock, remove, is_loaded):
+    """A deletion, and a clear of a tracker that is not loaded, go on without their caller, the log's sizes with them."""
+    storage = ControlledStorage()
+    registry = make_registry(storage, clock, add_log=MemoryAddLog())
+    await registry.start()
+    host, opened = await open_tracker(registry)
+    host.add(opened.epoch, bucketful(clock.now_ms(), 1))
+    await host.until_durable()
+    if not is_loaded:
+        await registry.close_tracker(KEY, opened.epoch)
+    assert registry.log.log_bytes > 0
+    storage.before["replace"] = gate = Gate()
+    removing = asyncio.create_task(remove(registry, KEY, opened.epoch))
+    await settle()
+    removing.cancel()
+    await settle()
+    assert removing.cancelled()
+    gate.open()
+    await elapse(clock, 1_000)
+    assert (registry.log_keeper.unloaded, registry.log.log_bytes) == ({}, 0)
+    await registry.close()
