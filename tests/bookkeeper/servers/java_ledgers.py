@@ -13,8 +13,8 @@ from typing import Any, Final, TextIO
 from tests.bookkeeper.servers.server_process import java_command
 
 PROGRAM: Final = Path(__file__).with_name("JavaLedgers.java")
-BOOKIE_BACK_TIMEOUT_S: Final = 10.0
-"""Time within which Java's client must see a bookie that registered again."""
+BOOKIE_SEEN_TIMEOUT_S: Final = 10.0
+"""Time within which Java's client must see a bookie that has registered."""
 
 Answer = dict[str, Any]
 
@@ -44,9 +44,12 @@ class JavaLedgers:
         digest: str = "CRC32C",
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
+        seen_within_s: float = BOOKIE_SEEN_TIMEOUT_S,
     ) -> int:
         """Create a ledger, and return its id. ``digest`` is a name of Java: CRC32, CRC32C, MAC or DUMMY."""
-        answer = self.ask(
+        answer = self._ask_until_seen(
+            "BKNotEnoughBookiesException",
+            seen_within_s,
             uri,
             "create",
             ensemble=ensemble,
@@ -73,20 +76,17 @@ class JavaLedgers:
         return self.ask(uri, "open", ledger=ledger_id, recover=recover, digest=digest, password=_base64(password))
 
     def read(self, uri: str, ledger_id: int, first: int, last: int) -> list[bytes]:
-        """Return the payloads of entries of a ledger that was created or opened here.
-
-        Java's client learns by a watch of ZooKeeper that a bookie is back, and refuses to read from it until then, so
-        the read is asked again.
-        """
-        deadline = time.monotonic() + BOOKIE_BACK_TIMEOUT_S
-        while True:
-            try:
-                answer = self.ask(uri, "read", ledger=ledger_id, first=first, last=last)
-            except JavaFailed as failed:
-                if failed.name != "BKBookieHandleNotAvailableException" or time.monotonic() > deadline:
-                    raise
-            else:
-                return [base64.b64decode(payload) for payload in answer["payloads"]]
+        """Return the payloads of entries of a ledger that was created or opened here."""
+        answer = self._ask_until_seen(
+            "BKBookieHandleNotAvailableException",
+            BOOKIE_SEEN_TIMEOUT_S,
+            uri,
+            "read",
+            ledger=ledger_id,
+            first=first,
+            last=last,
+        )
+        return [base64.b64decode(payload) for payload in answer["payloads"]]
 
     def delete(self, uri: str, ledger_id: int) -> None:
         """Delete a ledger."""
@@ -106,6 +106,16 @@ class JavaLedgers:
         answer["password"] = base64.b64decode(answer["password"])
         answer["custom"] = {key: base64.b64decode(custom) for key, custom in answer["custom"].items()}
         return answer
+
+    def _ask_until_seen(self, refusal: str, within_s: float, uri: str, do: str, **fields: Any) -> Answer:
+        """Ask again while the client refuses with this error: it learns by a watch of ZooKeeper that a bookie is there."""
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                return self.ask(uri, do, **fields)
+            except JavaFailed as failed:
+                if failed.name != refusal or time.monotonic() > deadline:
+                    raise
 
     def ask(self, uri: str, do: str, **fields: Any) -> Answer:
         """Send one request, and return the answer.

@@ -45,6 +45,15 @@ def test_a_killed_bookie_comes_back_with_its_entries(cluster: Cluster, java_ledg
     assert java_ledgers.read(cluster.uri, ledger_id, 0, 0) == [b"kept"]
 
 
+def test_a_bookie_that_is_just_back_takes_a_new_ledger(cluster: Cluster, java_ledgers: JavaLedgers):
+    """Java's client may not have seen it yet, and is asked again."""
+    (bookie,) = cluster.require(1)
+    java_ledgers.create(cluster.uri, **on_all(cluster))
+    bookie.process.kill()
+    cluster.require(1)
+    java_ledgers.create(cluster.uri, **on_all(cluster))
+
+
 def test_a_read_only_bookie_takes_no_new_ledger(cluster: Cluster, java_ledgers: JavaLedgers):
     """A bookie that is started read-only registers as such, and answers reads alone."""
     (bookie,) = cluster.require(1)
@@ -57,7 +66,7 @@ def test_a_read_only_bookie_takes_no_new_ledger(cluster: Cluster, java_ledgers: 
         assert java_ledgers.open(cluster.uri, ledger_id)["last"] == 0
         assert java_ledgers.read(cluster.uri, ledger_id, 0, 0) == [b"kept"]
         with pytest.raises(JavaFailed, match="BKNotEnoughBookiesException"):
-            java_ledgers.create(cluster.uri, **on_all(cluster))
+            java_ledgers.create(cluster.uri, **on_all(cluster), seen_within_s=0)
     finally:
         bookie.process.stop()
         cluster.require(1)
