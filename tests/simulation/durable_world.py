@@ -266,10 +266,7 @@ class DurableWorld(DurableDispatcher):
         """
         before, self.mark_delete = self.mark_delete, position
         is_on_record = self.log.inner.mark_delete == before
-        moving = await self._begin_to_move(position)
-        if moving.done() and moving.exception() is None:
-            self.epoch = moving.result().epoch
-        await self._crash_while(moving)
+        await super()._crash_while_moving(position)
         return is_on_record and self.host.mark_delete == position < before
 
     async def import_rebuilt(self):

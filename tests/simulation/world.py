@@ -347,7 +347,7 @@ class World:
         self.untracked = {other for other in gone if other > position}
         self.mark_delete = position
         if self.random.random() < 0.4:
-            await self._crash_while(await self._begin_to_move(position))
+            await self._crash_while_moving(position)
         self.note("move", position)
         await self._move_to(position)
         below = {other for other in self.deadlines if other <= position}
@@ -361,17 +361,14 @@ class World:
     def random_position(self):
         return self.random.choice([BEFORE_ALL, *sorted(self.deadlines)])
 
-    async def _begin_to_move(self, position):
-        """Begin a move of the cursor, and go on for a random number of turns of the event loop; return its task."""
+    async def _crash_while_moving(self, position):
+        """Begin to move the cursor, and crash after a random number of turns of the event loop."""
+        self.note("crash while moving", position)
         moving = asyncio.create_task(move_cursor(self.registry, KEY, self.epoch, position))
         for _ in range(self.random.randrange(40)):
             await asyncio.sleep(0)
         if self.random.random() < 0.3:
             await elapse(self.clock, self.random.choice((1, 60, 700)))
-        return moving
-
-    async def _crash_while(self, moving):
-        self.note("crash while moving")
         await self.crash()
         # No await here: the dispatcher has begun to offer again, by what it knew before the move.
         error = None if moving.cancelled() else moving.exception()

@@ -21,8 +21,9 @@ from delayed_tracker.core.rules.segment import SegmentBounds, join_segments
 from delayed_tracker.core.values.columns import BEFORE_ALL, IndexColumns, Position
 from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-from delayed_tracker.service.errors import Fenced, ImportRejected, ImportUnderWay, TrackerInMemory, TrackerKey
+from delayed_tracker.service.errors import ImportRejected, ImportUnderWay, TrackerInMemory, TrackerKey
 from delayed_tracker.service.storage.recovery import TrackerRecovery
+from delayed_tracker.service.storage.stored_tracker import StoredTracker
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.service.trackers.results import Adopted
@@ -131,9 +132,9 @@ class SnapshotImport:
         """Return the tracker's host, at the expected epoch."""
         registry, key, expected = self._registry, self._key, self._terms.expected_epoch
         if expected is not None and registry.loaded(key) is None:
-            stored = await self._access.attempt(lambda: self._access.storage.list(*key), registry.unloaded_counters)
-            if stored.epoch != expected:
-                raise Fenced(key, given_epoch=expected, epoch=stored.epoch, owner="")
+            stored = StoredTracker(key, self._access, registry.unloaded_counters)
+            if (state := await stored.state()).epoch != expected:
+                raise stored.fenced(expected, state)
             if registry.loaded(key) is None:
                 return await registry.load(key)
         host = await registry.load(key)

@@ -463,7 +463,6 @@ class TrackerRegistry:
     async def _cut_void_records(self, key: TrackerKey) -> bool:
         access = self._shared.access
         assert self.log is not None
-        assert self.log_keeper is not None
         # Before the catalogue is read: what is logged after an open here, meanwhile, has higher numbers.
         extents = await self.log.log.extents()
         through = max((extent.last_number for extent in extents if (extent.topic, extent.cursor) == key), default=0)
@@ -471,7 +470,7 @@ class TrackerRegistry:
         if key in self._hosts or state.log_mark.log in {"", access.log_id}:
             return False
         await self.log.log.cut([(*key, through)])
-        self.log_keeper.emptied(key)
+        self.log_emptied(key)
         return True
 
     # -- drain and close ----------------------------------------------------------------------------------------------
