@@ -13,7 +13,8 @@ from delayed_tracker.service.errors import PollEnded, Recovering
 from delayed_tracker.service.trackers.gate import HostState
 from delayed_tracker.storage.errors import StorageError
 from tests.service.harness.shell import KEY, settle
-from tests.simulation.world import LEASE_MS, World
+from tests.simulation.dispatcher import LEASE_MS
+from tests.simulation.world import World
 
 WINDOW = 4
 BATCH_MAX = 8
