@@ -200,12 +200,6 @@ class BucketInspector:
         found = await self._orphans(scan.buckets, inspected)
         return Inspection(inspected, found, scan.ledger_count, scan.damaged_count)
 
-    async def inspect_subscription(self, node: SubscriptionNode) -> InspectedSubscription | None:
-        """Read all buckets of one subscription; None if it is gone meanwhile. Raises ZooKeeperUnavailable."""
-        inspected = InspectedSubscription.of(node)
-        await self._read_all([inspected], lambda _done, _total: None)
-        return await self._seen_again(inspected)
-
     async def _read_all(self, inspected: Sequence[InspectedSubscription], read: Progress) -> None:
         todo = [(each, bucket) for each in inspected for bucket in each.buckets]
         done = 0

@@ -29,8 +29,6 @@ BUCKET_ID: Final = "bucket_id"
 SEAL_NUMBER: Final = "seal_number"
 BUCKET: Final = "bucket"
 """Number of a bucket in its subscription, from 0 in the order of sealing."""
-SEGMENT: Final = "segment"
-"""Number of a segment in its bucket, from 0 in the order of deadlines."""
 TOPIC_NUMBER: Final = "topic_number"
 """Number of a topic in the job, from 0: rows between steps carry numbers, not names."""
 TRANSACTION: Final = "transaction"
@@ -115,15 +113,3 @@ SNAPSHOT_COLUMNS: Final = (
 """
 
 SNAPSHOT_SCHEMA: Final = StructType([column.field for column in SNAPSHOT_COLUMNS])
-
-
-INDEX_SCHEMA: Final = StructType(
-    [
-        StructField(TOPIC, StringType(), nullable=False),
-        StructField(SUBSCRIPTION, StringType(), nullable=False),
-        StructField(LEDGER_ID, LongType(), nullable=False),
-        StructField(ENTRY_ID, LongType(), nullable=False),
-        StructField(DELIVER_AT_MS, LongType(), nullable=False),
-    ]
-)
-"""Rows of a pending index: one for each delayed message that the subscription has not acknowledged."""

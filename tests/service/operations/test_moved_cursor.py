@@ -346,7 +346,7 @@ async def test_a_tracker_that_is_not_open_is_moved_too(clock, durable):
         await move_cursor(life.registry, KEY, life.epoch + 1, NEW)
     assert (await life.move()).cleared_count == 0
     await settle()
-    assert life.registry.loaded(KEY) is None
+    assert life.registry.find_host(KEY) is None
     _, opened = await open_tracker(life.registry)
     assert (opened.mark_delete, opened.epoch) == (NEW, life.epoch + 1)
     stored, unstored = life.kept
@@ -385,6 +385,6 @@ async def test_another_process_that_owns_the_tracker_ends_the_move(life):
     with pytest.raises(SnapshotConflict):
         await as_time_passes(life.clock, life.move())
     await settle()
-    assert life.registry.loaded(KEY) is None
+    assert life.registry.find_host(KEY) is None
     del life.storage.before["replace"]
     assert (await life.storage.inner.list(*KEY)).mark_delete_in_force <= OLD

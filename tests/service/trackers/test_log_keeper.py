@@ -173,7 +173,7 @@ async def test_a_tracker_that_nobody_opens_is_relieved(make, storage, clock, log
     other, other_opened = await open_tracker(again, OTHER)
     await add(other, other_opened.epoch, clock, 1)
     await elapse(clock, 1_000)
-    assert again.loaded(KEY) is None
+    assert again.find_host(KEY) is None
     assert again.log_keeper.unloaded == {}
     assert await logged_bytes(log) == 0
     assert again.log.log_bytes == other.log_bytes

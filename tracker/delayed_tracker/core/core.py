@@ -121,8 +121,8 @@ class TrackerCore:
 
     def replay(self, numbers: Sequence[int], changes: Sequence[Change]) -> None:
         """Apply changes that were logged, at least one; their numbers ascend, and none comes after another verb."""
-        replaying.replay(self._upkeep.settled(), self._lifecycle, numbers, changes)
-        self._state.settle()
+        replaying.replay(self._upkeep.bring_up_to_date(), self._lifecycle, numbers, changes)
+        self._state.expose_live_head()
 
     def skip_changes(self, last_number: int) -> None:
         """Number the next change above ``last_number``, if it would have a lower number."""
@@ -152,7 +152,7 @@ class TrackerCore:
 
     def contained_through(self) -> int:
         """Return the last change that needs no log any more once the consumed positions of now are in the catalogue."""
-        self._upkeep.settled()
+        self._upkeep.bring_up_to_date()
         return self._lifecycle.contained_through()
 
     @property
@@ -221,7 +221,7 @@ class TrackerCore:
         if adding.put_if_above(state, indexes, now.wall_ms):
             accepted, outcome = indexes, AddOutcome.all_added(len(indexes))
         else:
-            accepted, outcome = adding.add_any(self._upkeep.settled(), self._lifecycle, indexes, now.wall_ms)
+            accepted, outcome = adding.add_any(self._upkeep.bring_up_to_date(), self._lifecycle, indexes, now.wall_ms)
         self._upkeep.finish(now)
         if state.fixed_delay is not None:
             state.fixed_delay.note_offered(accepted, any_due=bool(len(outcome.due)))
@@ -234,7 +234,7 @@ class TrackerCore:
 
     def cancel(self, positions: PositionColumns, now: Instant) -> CancelOutcome:
         """Forget positions that are not leased. A replay adds them again unless the cursor acknowledges them too."""
-        outcome = removing.cancel(self._upkeep.opened(), self._lifecycle, positions)
+        outcome = removing.cancel(self._upkeep.for_change(), self._lifecycle, positions)
         self._upkeep.finish(now)
         return outcome
 
@@ -245,7 +245,7 @@ class TrackerCore:
         A new deadline that is due is handed out by the next poll. If a position is repeated, the first row decides. A
         repetition of the call gives the same result. O(n) and a bitmap operation per ledger and bucket.
         """
-        outcome = rescheduling.reschedule(self._upkeep.opened(), self._lifecycle, indexes, now.wall_ms)
+        outcome = rescheduling.reschedule(self._upkeep.for_change(), self._lifecycle, indexes, now.wall_ms)
         self._upkeep.finish(now)
         return outcome
 
@@ -253,13 +253,13 @@ class TrackerCore:
 
     def seal_mutable_bucket(self, now: Instant) -> int:
         """Seal the mutable bucket and return the number of its positions; 0 in a tracker in memory."""
-        count = self._lifecycle.seal_filled(self._upkeep.opened().mutable)
+        count = self._lifecycle.seal_filled(self._upkeep.for_change().mutable)
         self._upkeep.finish(now)
         return count
 
     def seal_open_buckets(self, now: Instant) -> int:
         """Seal the mutable and the late bucket, however small, and return the number of positions; 0 as above."""
-        state = self._upkeep.opened()
+        state = self._upkeep.for_change()
         count = self._lifecycle.seal_filled(state.mutable, state.late)
         self._upkeep.finish(now)
         return count
@@ -289,7 +289,7 @@ class TrackerCore:
             raise InvalidInput("lease_ms", lease_ms, "give 0 or more milliseconds")
         returning.expire(self._state, now.elapsed_ms)
         delivery = handing_out.hand_out(self._state, self._lifecycle, max_count, now, lease_ms=lease_ms)
-        self._upkeep.settle_soon(now)
+        self._upkeep.clear_soon(now)
         self._upkeep.finish(now)
         return delivery
 
@@ -335,9 +335,11 @@ class TrackerCore:
 
     def _ack(self, lease_id: int, positions: PositionColumns, now: Instant) -> LeaseOutcome:
         if removing.acknowledge_whole(self._state, lease_id, positions):
-            self._upkeep.settle_soon(now)
+            self._upkeep.clear_soon(now)
             return LeaseOutcome.all_done(len(positions))
-        return removing.acknowledge(self._upkeep.settled(), self._lifecycle, lease_id, positions, now.elapsed_ms)
+        return removing.acknowledge(
+            self._upkeep.bring_up_to_date(), self._lifecycle, lease_id, positions, now.elapsed_ms
+        )
 
     def nack(
         self, lease_id: int, positions: PositionColumns, now: Instant, *, deliver_at_ms: int | None = None
@@ -349,7 +351,7 @@ class TrackerCore:
         self._state.require_open()
         if deliver_at_ms is not None and not 0 <= deliver_at_ms <= INT63_MAX:
             raise InvalidInput("deliver_at_ms", deliver_at_ms, f"give milliseconds from 0 to {INT63_MAX}")
-        state = self._upkeep.settled()
+        state = self._upkeep.bring_up_to_date()
         outcome = returning.give_back(state, self._lifecycle, lease_id, positions, now, deliver_at_ms=deliver_at_ms)
         self._upkeep.finish(now)
         return outcome
@@ -364,7 +366,7 @@ class TrackerCore:
         self._state.require_open()
         if not 1 <= lease_ms <= INT63_MAX - max(now):
             raise InvalidInput("lease_ms", lease_ms, "give 1 or more milliseconds")
-        outcome = returning.extend(self._upkeep.settled(), lease_id, positions, now, lease_ms)
+        outcome = returning.extend(self._upkeep.bring_up_to_date(), lease_id, positions, now, lease_ms)
         self._upkeep.finish(now)
         return outcome
 
@@ -387,7 +389,7 @@ class TrackerCore:
         require_cursor_position("mark_delete", position)
         if position <= self._state.mark_delete:
             return TrimOutcome(self._state.mark_delete, 0)
-        trimmed = removing.trim(self._upkeep.settled(), self._lifecycle, position)
+        trimmed = removing.trim(self._upkeep.bring_up_to_date(), self._lifecycle, position)
         self._upkeep.finish(now)
         return TrimOutcome(position, trimmed)
 
@@ -413,7 +415,7 @@ class TrackerCore:
         self._state.require_open()
         if mark_delete != BEFORE_ALL:
             require_cursor_position("mark_delete", mark_delete)
-        state = self._upkeep.settled()
+        state = self._upkeep.bring_up_to_date()
         state.epoch += 1
         returning.release_all(state)
         dropped = removing.move_cursor(state, self._lifecycle, mark_delete)
@@ -429,7 +431,7 @@ class TrackerCore:
         self._state.require_open()
         if epoch <= self._state.epoch:
             raise InvalidInput("epoch", epoch, f"give more than {self._state.epoch}")
-        state = self._upkeep.settled()
+        state = self._upkeep.bring_up_to_date()
         state.epoch = epoch
         returning.release_all(state)
         self._lifecycle.replay_required = False
@@ -440,7 +442,7 @@ class TrackerCore:
 
         A barrier: the epoch rises, leases are void, and results of effects of before are ignored.
         """
-        cleared = barriers.forget_everything(self._upkeep.opened(), self._lifecycle, self._merger)
+        cleared = barriers.forget_everything(self._upkeep.for_change(), self._lifecycle, self._merger)
         self._upkeep.finish(now)
         return cleared
 
@@ -452,7 +454,7 @@ class TrackerCore:
         A barrier, as :meth:`clear`. The higher of the two mark-delete positions is in force from now on. The next owner
         replays from there, which adds what was only in memory.
         """
-        state = self._upkeep.opened()
+        state = self._upkeep.for_change()
         replaced = barriers.forget_everything(state, self._lifecycle, self._merger, plan.delete)
         barriers.insert_recovered(state, plan)
         removing.trim(state, self._lifecycle, max(state.mark_delete, mark_delete))
@@ -474,7 +476,7 @@ class TrackerCore:
         Results of effects in flight are still applied. Closing twice is harmless.
         """
         if not self._state.is_closed:
-            returning.release_all(self._upkeep.settled())
+            returning.release_all(self._upkeep.bring_up_to_date())
             self._upkeep.finish(now)
             self.load_share.stop_waiting()
             self._state.is_closed = True
@@ -495,7 +497,7 @@ class TrackerCore:
     def wake(self, now: Instant) -> None:
         """Do everything that time alone causes: expire leases, retry failed effects, load what is nearly due."""
         if not self._state.is_closed:
-            self._upkeep.settle_if_due(now)
+            self._upkeep.clear_if_due(now)
             returning.expire(self._state, now.elapsed_ms)
             self._state.leases.ended.sweep(now.elapsed_ms)
             self._upkeep.finish(now)

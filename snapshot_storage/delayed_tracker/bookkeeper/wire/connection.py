@@ -234,7 +234,7 @@ class BookieConnection:
             channel.opened(transport)
 
     async def _start_tls(self, channel: Channel, transport: asyncio.Transport, host: str) -> asyncio.Transport:
-        # The whole attempt has half of this time, so that its end is the one that is told.
+        # Twice the time of the whole attempt, so that the caller sees the error of that.
         reply = await channel.send_start_tls(2 * self._settings.connect_timeout_ms / 1_000)
         if reply.status != Status.OK:
             problem = f"it refuses TLS ({reply.status_name}); set tlsProviderFactoryClass there, or tls=None here"

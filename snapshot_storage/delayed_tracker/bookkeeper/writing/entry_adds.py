@@ -273,7 +273,7 @@ class EntryAdds:
         self._settle(answered)
 
     def _settle(self, adds: Sequence[_Add]) -> None:
-        """Tell once that nothing needs the memory of adds any more, of those of which that is so."""
+        """Report the adds whose memory nothing needs any more; each once."""
         count = payload_bytes = 0
         for add in adds:
             if not add.is_settled and not add.unsettled and (add.is_answered or self.failure is not None):

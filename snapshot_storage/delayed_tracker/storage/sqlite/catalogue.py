@@ -1,4 +1,4 @@
-"""SQL statements for catalogues: plain functions on a connection, like ``sqlite_snapshots``.
+"""SQL statements for catalogues: plain functions on a connection, like ``snapshots.py``.
 
 Each row has the CRC32C of its content, including its tracker and bucket.
 """

@@ -46,7 +46,7 @@ async def an_unknown_tracker_has_an_empty_catalogue(factory: StorageFactory) -> 
 
 
 async def a_state_that_replace_returns_is_the_catalogue(factory: StorageFactory) -> None:
-    """A backend need not return one; what it returns is what ``list`` has, after a fence, too, small or large."""
+    """A backend need not return one. If it does, it is what ``list`` returns, also after a fence, small or large."""
     large = replace(entry_of(3), summary=bytes(200_000))
     async with started(factory, "catalogue-returned") as store:
         for epoch, added in enumerate(([], [entry_of(1), entry_of(2)], [], [large], []), start=1):

@@ -30,7 +30,7 @@ def apply_result(
             return lifecycle.delete_failed(result.effect_id, now)
         case SegmentsLoaded():
             return lifecycle.segments_loaded(result.effect_id, result.indexes, now)
-    upkeep.settled()
+    upkeep.bring_up_to_date()
     match result:
         case SnapshotStored():
             return lifecycle.snapshot_stored(

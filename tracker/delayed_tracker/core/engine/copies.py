@@ -137,8 +137,8 @@ class BucketCopies:
     def _merge_small_runs(self, bucket: Bucket) -> None:
         """Keep the sizes of a bucket's sorted runs geometric, so that their number stays logarithmic."""
         open_run = bucket.memory.open_run if bucket.memory is not None else None
-        ready = self._heap.ready
-        busy = set() if ready is None else set(ready.runs)
+        merged = self._heap.merged
+        busy = set() if merged is None else set(merged.runs)
         runs = [run for run in self._heap.of_bucket(bucket.key) if run is not open_run and run not in busy]
         runs.sort(key=len)
         # Afterwards each run is more than twice as long as all shorter ones together. The search goes on after the

@@ -60,7 +60,7 @@ def take_due(
             break
         if not len(block):
             # Leap over the copies at the head that do not count: in blocks of what is missing, half a million take a minute.
-            state.settle()
+            state.expose_live_head()
             continue
         if forget:
             state.forget_soon(block.positions)
@@ -78,12 +78,12 @@ def _take_block(
     taken: Sequence[IndexColumns],
 ) -> IndexColumns | None:
     """Return the next rows that count, none if only other copies were passed, or None if no copy is due."""
-    rows = state.heap.take_ready(cutoff_ms, count)
+    rows = state.heap.take_merged(cutoff_ms, count)
     if rows is not None:
         return rows
     if not state.heap.may_have_due(cutoff_ms):
         return None
-    lifecycle.settle_bits()
+    lifecycle.bring_up_to_date()
     certain = state.every_copy_is_live(taken_count=sum(map(len, taken)))
     in_hand = PositionBitmap() if certain else PositionBitmap.of(IndexColumns.concat(taken).positions)
 
@@ -94,5 +94,5 @@ def _take_block(
     unread_ms = state.segments.first_min_ms()
     if not state.heap.merge_ahead(cutoff_ms, count, state.copies.sort_run, None if certain else is_live, unread_ms):
         return None
-    rows = state.heap.take_ready(cutoff_ms, count)
+    rows = state.heap.take_merged(cutoff_ms, count)
     return IndexColumns.empty() if rows is None else rows

@@ -48,10 +48,10 @@ class BucketLifecycle:
         self.replay_required = False
         """True if positions were lost with their snapshot since this was last set to False."""
 
-    def settle_bits(self) -> None:
+    def bring_up_to_date(self) -> None:
         """Clear the bits that wait for it, and retire the buckets that are then empty."""
         state = self._state
-        state.settle_bits()
+        state.bring_up_to_date()
         if state.drained:
             drained, state.drained = state.drained, ()
             self.retire(drained)
@@ -61,7 +61,7 @@ class BucketLifecycle:
         """Clear the bits that wait for it. Merged rows are put away only if a bucket is empty, whose runs go."""
         self._state.clear_gone_bits()
         if self._state.drained:
-            self.settle_bits()
+            self.bring_up_to_date()
 
     def retire(self, buckets: Sequence[Bucket]) -> None:
         """Retire each bucket that has no bits left."""
@@ -214,7 +214,7 @@ class BucketLifecycle:
         if snapshot is not None and snapshot.is_foreign and snapshot.next_min_ms is None:
             # O(copies): a millisecond for a bucket of 50,000, once. Snapshots that are not foreign have the bits of
             # their segments.
-            self.settle_bits()
+            self.bring_up_to_date()
             self.drop_unless(bucket, self._state.copies.reachable(bucket))
             self.retire_if_drained(bucket)
         return True
@@ -235,7 +235,7 @@ class BucketLifecycle:
         """Clear the bits of rows that are only in a lost snapshot, so that a replay can add them again."""
         state = self._state
         snapshot = self.loads.forget(bucket)
-        self.settle_bits()
+        self.bring_up_to_date()
         snapshot.next_group = len(snapshot.bounds)
         bucket.snapshot_lost = True
         self.drop_unless(bucket, state.copies.reachable(bucket))

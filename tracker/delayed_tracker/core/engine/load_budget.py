@@ -106,8 +106,7 @@ class LoadShare:
         """Return the rows that may be read ahead if the first has this deadline.
 
         Returns: 0 if another tracker waits for rows with an earlier deadline. A tracker that was just woken does not
-        give way to
-            one with the same deadline: the two would wake each other for ever.
+            give way to one with the same deadline: the two would wake each other for ever.
         """
         budget = self._budget
         if budget.line and budget.line.first()[0][0] < first_ms:

@@ -185,7 +185,7 @@ class SegmentLoads:
             return due_ms - self._ahead_ms
         return None if self._must_wait(min_ms) else due_ms - self.share.lead_ms
 
-    def settling_may_make_room(self) -> bool:
+    def clearing_may_make_room(self) -> bool:
         """Return True if clearing bits or putting merged rows away may free room that a tracker waits for.
 
         The copies and the load in flight of a bucket count until its bits are cleared and it is known to be empty; merged

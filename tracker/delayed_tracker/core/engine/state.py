@@ -30,7 +30,7 @@ _NO_BUCKET: Final = 2**63 - 1
 _GONE_PARTS_MAX: Final = 1_000
 _LEDGERS_FEW: Final = 32
 _NOTHING_GONE: Final[list[PositionColumns]] = []  # shared by trackers that wait: nothing is appended to it
-_SETTLE_BLOCK = 64
+_HEAD_BLOCK = 64
 
 
 class TrackerState:
@@ -93,7 +93,7 @@ class TrackerState:
         self.members = Membership()
         self.heap = RunHeap()
         self.copies = BucketCopies(self.members, self.heap, self.leases)
-        # Positions taken out of `ready` rows or ended leases. Their bits are cleared together, later.
+        # Positions taken out of merged rows or ended leases. Their bits are cleared together, later.
         self._gone: list[PositionColumns] = _NOTHING_GONE
         self.gone_count = 0
         """Positions whose bits wait to be cleared."""
@@ -172,9 +172,9 @@ class TrackerState:
         copies = self.heap.loaded_count + self.segments.unloaded_count
         return copies == self.counters.tracked - self.leases.leased_count - taken_count
 
-    def settle(self) -> None:
+    def expose_live_head(self) -> None:
         """Bring a live copy to the head of the heap, so that the next deadline is exact. Amortised O(1)."""
-        look_at = _SETTLE_BLOCK
+        look_at = _HEAD_BLOCK
         if self.every_copy_is_live():
             return
         while (run := self.heap.first()) is not None:
@@ -251,7 +251,7 @@ class TrackerState:
         return taken, buckets
 
     def forget_soon(self, positions: PositionColumns) -> None:
-        """Stop tracking positions whose copies were just consumed; :meth:`settle_bits` clears their bits later."""
+        """Stop tracking positions whose copies were just consumed; :meth:`bring_up_to_date` clears their bits later."""
         if self._gone is _NOTHING_GONE:
             self._gone = []
         self._gone.append(positions)
@@ -260,7 +260,7 @@ class TrackerState:
         self.counters.tracked -= len(positions)
 
     @property
-    def should_settle(self) -> bool:
+    def should_clear_gone(self) -> bool:
         """True if bits that wait should be cleared soon.
 
         That is so if they may be all of some bucket, whose snapshot can go then, or in a bucket that no snapshot has, where
@@ -275,22 +275,22 @@ class TrackerState:
         return in_mutable or bool(self.late.bits)
 
     @property
-    def is_settled(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """True if bits and runs agree with the counters: no rows are merged ahead, no bits wait to be cleared."""
-        return self.heap.ready is None and not self._gone
+        return self.heap.merged is None and not self._gone
 
     @property
     def defers(self) -> bool:
         """True if reading the whole state would first have to clear bits, put rows back or build bits of leases."""
-        return not self.is_settled or self.leases.defers
+        return not self.is_up_to_date or self.leases.defers
 
-    def settle_bits(self) -> None:
+    def bring_up_to_date(self) -> None:
         """Clear the bits of consumed positions, put merged rows away, and note the sealed buckets that this drains.
 
         A thousand rows taken out of a hundred buckets clear ten bits in each: a step for every bucket, each time. The
         bits are therefore cleared together, when bits or runs are read.
         """
-        self.heap.put_ready_away()
+        self.heap.put_merged_away()
         self.clear_gone_bits()
 
     def clear_gone_bits(self) -> None:

@@ -1,9 +1,8 @@
 """Merged rows: the next rows of many runs, already in delivery order.
 
-    run A  1 4 9 ...        Merging a thousand rows out of a hundred runs costs a step for each run, however few it
-        gives.
-    run B  2 3 5 ...   ->   So tens of thousands are merged at once, checked once, and handed out slice by slice. The
-    run C  7 8     .        runs keep their rows until the merged ones are put away: until then nothing has moved.
+    run A  1 4 9 ...        Merging a thousand rows out of a hundred runs costs a step for each run, however few rows
+    run B  2 3 5 ...   ->   it gives. So tens of thousands are merged at once, checked once, and handed out slice by
+    run C  7 8     .        slice. The runs keep their rows until the merged ones are put away.
 
 A heap of single rows was rejected: it takes one Python step for each index, which this project avoids.
 """
@@ -26,7 +25,7 @@ def last_key(rows: IndexColumns) -> HeadKey:
 
 
 @dataclass(slots=True)
-class ReadyRows:
+class MergedRows:
     """Next live rows of some sorted runs, and the part of each run that they consume.
 
     Valid while none of its rows is removed and no row is added to its runs. A caller that changes either puts it away
@@ -78,7 +77,7 @@ def merge_ahead(
     target: int,
     before: HeadKey | None,
     is_live: Callable[[Run, IndexColumns], BoolArray] | None,
-) -> ReadyRows:
+) -> MergedRows:
     """Merge the earliest due rows of sorted runs.
 
     Args:
@@ -121,4 +120,4 @@ def merge_ahead(
         once = ~merged.repeat_predecessors()
         merged, place = merged.take(once), place[once]
     origin = np.repeat(np.arange(len(runs)), [len(part) for part in parts])[order]
-    return ReadyRows(runs, merged, place, origin)
+    return MergedRows(runs, merged, place, origin)

@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from delayed_tracker.core.index.merged_rows import ReadyRows, last_key, merge_ahead
+from delayed_tracker.core.index.merged_rows import MergedRows, last_key, merge_ahead
 from delayed_tracker.core.index.runs import HeadKey, Run
 from delayed_tracker.core.values.columns import BoolArray, IndexColumns
 from delayed_tracker.core.values.errors import InvariantViolation
@@ -39,8 +39,8 @@ class RunHeap:
         "_next_run_id",
         "_runs",
         "loaded_count",
+        "merged",
         "nbytes",
-        "ready",
         "stored_count",
     )
 
@@ -55,7 +55,7 @@ class RunHeap:
         """Copies in runs that a snapshot also has. Rows merged ahead count until they are put away."""
         self.nbytes = 0
         """Memory of all runs, in bytes, without the rows merged ahead."""
-        self.ready: ReadyRows | None = None
+        self.merged: MergedRows | None = None
         """Rows merged ahead out of runs that are off the heap."""
         self._ahead_count = _AHEAD_MIN
         self._horizon_ms = 0
@@ -137,13 +137,13 @@ class RunHeap:
     def head_ms(self) -> int | None:
         """Earliest deadline of all copies, or None. Amortised O(log runs)."""
         first = self.first()
-        if self.ready:
-            return self.ready.head_ms if first is None else min(self.ready.head_ms, first.min_deliver_at_ms)
+        if self.merged:
+            return self.merged.head_ms if first is None else min(self.merged.head_ms, first.min_deliver_at_ms)
         return None if first is None else first.min_deliver_at_ms
 
     def may_have_due(self, cutoff_ms: int) -> bool:
         """Return True if a copy is due, or if merged rows are used up, whose runs may hold more."""
-        if self.ready is not None and not self.ready:
+        if self.merged is not None and not self.merged:
             return True
         head_ms = self.head_ms
         return head_ms is not None and head_ms <= cutoff_ms
@@ -183,7 +183,7 @@ class RunHeap:
         is_live: Callable[[Run, IndexColumns], BoolArray] | None,
         unread_ms: int | None = None,
     ) -> bool:
-        """Merge the rows that are due next, for :meth:`take_ready`; none may be merged ahead already.
+        """Merge the rows that are due next, for :meth:`take_merged`; none may be merged ahead already.
 
         As long as merged rows are used up, those that will be due soon are merged with them: few rows that become due in
         many runs at each poll would cost a step for each run. ``is_live`` is None if every copy counts. ``unread_ms`` is the
@@ -191,7 +191,7 @@ class RunHeap:
 
         Returns: False if no copy is due.
         """
-        assert self.ready is None
+        assert self.merged is None
         if not self.may_have_due(cutoff_ms):
             return False
         target = max(count, self._ahead_count)
@@ -205,50 +205,50 @@ class RunHeap:
         # Buckets follow each other in the topic, so equal deadlines come out of the merge in order.
         runs.sort(key=lambda run: run.head_key[1:])
         before = self._heap[0][0] if self.first() else None
-        self.ready = merge_ahead(runs, horizon_ms, count=count, target=target, before=before, is_live=is_live)
-        self.loaded_count -= self.ready.consumed_count
+        self.merged = merge_ahead(runs, horizon_ms, count=count, target=target, before=before, is_live=is_live)
+        self.loaded_count -= self.merged.consumed_count
         return True
 
-    def take_ready(self, cutoff_ms: int, count: int) -> IndexColumns | None:
+    def take_merged(self, cutoff_ms: int, count: int) -> IndexColumns | None:
         """Return the next due rows that are merged ahead.
 
         Returns: None if there are none, or if rows of other runs may come earlier.
         """
-        ready = self.ready
-        if not ready:
+        merged = self.merged
+        if not merged:
             return None
-        rows = ready.window(cutoff_ms, count)
+        rows = merged.window(cutoff_ms, count)
         if not len(rows) or (self.first() is not None and self._heap[0][0] <= last_key(rows)):
             return None
-        passed = ready.consumed_count
-        ready.head += len(rows)
-        self.loaded_count -= ready.consumed_count - passed
+        passed = merged.consumed_count
+        merged.head += len(rows)
+        self.loaded_count -= merged.consumed_count - passed
         return rows
 
     @property
     def is_half_taken(self) -> bool:
         """True if half of the merged rows are taken: they are in memory until all are put away."""
-        return self.ready is not None and 2 * self.ready.consumed_count >= len(self.ready.origin)
+        return self.merged is not None and 2 * self.merged.consumed_count >= len(self.merged.origin)
 
-    def put_ready_away(self) -> None:
+    def put_merged_away(self) -> None:
         """Consume from the runs the merged rows that were taken, and put the runs back on the heap."""
-        ready, self.ready = self.ready, None
-        if ready is None:
+        merged, self.merged = self.merged, None
+        if merged is None:
             return
         # Adapt the length of the next merge to the rows that are taken before other code needs the runs.
-        if not len(ready):
+        if not len(merged):
             self._ahead_count = min(2 * self._ahead_count, _AHEAD_MAX)
             self._horizon_ms = min(max(2 * self._horizon_ms, _HORIZON_MIN_MS), _HORIZON_MAX_MS)
-        elif 2 * ready.head < len(ready.indexes):
+        elif 2 * merged.head < len(merged.indexes):
             self._ahead_count = max(self._ahead_count // 2, _AHEAD_MIN)
             self._horizon_ms = self._horizon_ms // 4 if self._horizon_ms > 4 * _HORIZON_MIN_MS else 0
-        self.loaded_count += ready.consumed_count
-        for run, consumed in zip(ready.runs, ready.consumed(), strict=True):
+        self.loaded_count += merged.consumed_count
+        for run, consumed in zip(merged.runs, merged.consumed(), strict=True):
             self.advance(run, consumed)
 
     def clear(self) -> None:
         """Forget all runs."""
-        self._runs, self._by_bucket, self._heap, self.ready = _NO_RUNS, _NO_BUCKETS, [], None
+        self._runs, self._by_bucket, self._heap, self.merged = _NO_RUNS, _NO_BUCKETS, [], None
         self.loaded_count = self.stored_count = self.nbytes = 0
 
     def _push(self, run: Run) -> None:
@@ -273,7 +273,7 @@ class RunHeap:
 
         No rows may be merged ahead.
         """
-        assert self.ready is None
+        assert self.merged is None
         on_heap = set(self._heap)
         for run in self._runs.values():
             run.check()

@@ -18,7 +18,7 @@ def check_tracker(lifecycle: BucketLifecycle, merger: BucketMerger, upkeep: Upke
     merger.check()
     before = upkeep.next_wakeup()
     state = upkeep.for_reading()
-    state.settle()
+    state.expose_live_head()
     # Second copies of positions whose bits were just cleared are passed only now.
     lifecycle.loads.note_loaded()
     after = upkeep.next_wakeup()

@@ -121,8 +121,8 @@ def _due_count(state: TrackerState, cutoff_ms: int) -> int:
     """
     heap = state.heap
     count = sum(run.count_due(cutoff_ms) for run in heap if run.min_deliver_at_ms <= cutoff_ms)
-    if heap.ready is not None:
-        count -= heap.ready.consumed_count
+    if heap.merged is not None:
+        count -= heap.merged.consumed_count
     unread_ms = state.segments.first_min_ms()
     if unread_ms is None or unread_ms > cutoff_ms:
         return count

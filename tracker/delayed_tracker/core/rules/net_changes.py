@@ -83,7 +83,7 @@ def _last_words(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return one row of each position that ended, and the row by which each tracked position is tracked, ascending.
 
-    That is the first row that begins it after the last one that ended it.
+    A position is tracked by the first row that begins it after the last one that ended it.
     """
     if not len(positions):
         return np.empty(0, np.intp), np.empty(0, np.intp)

@@ -24,12 +24,6 @@ class Wakeup(NamedTuple):
     wall_ms: int | None
     elapsed_ms: int | None
 
-    def due_at(self, now: Instant) -> bool:
-        """Return True if either clock has reached its time."""
-        return (self.wall_ms is not None and self.wall_ms <= now.wall_ms) or (
-            self.elapsed_ms is not None and self.elapsed_ms <= now.elapsed_ms
-        )
-
 
 def earliest(moments: Iterable[int | None]) -> int | None:
     """Return the earliest of the given times of one clock, without Nones; None if there is none."""

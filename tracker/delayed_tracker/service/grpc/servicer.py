@@ -85,7 +85,7 @@ class TrackerServicer(InspectionServicer):
 
     def _note_owner(self, key: TrackerKey) -> None:
         """Note the principal that owns a tracker from now on, and a takeover in the audit log."""
-        caller, host = current_caller(), self._registry.loaded(key)
+        caller, host = current_caller(), self._registry.find_host(key)
         if caller is None or host is None:
             return
         role = caller.principal.role

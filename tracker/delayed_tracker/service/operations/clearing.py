@@ -24,7 +24,7 @@ async def clear_tracker(
         StorageUnavailable: an unloaded tracker may have been cleared or not; try again.
     """
     await registry.until_recovered(key)
-    if registry.loaded(key) is not None:
+    if registry.find_host(key) is not None:
         return await (await registry.loaded_host(key)).clear(epoch, reset_to=reset_to)
     return await registry.run_exclusive(key, _clear_unloaded(registry, key, epoch, reset_to))
 
@@ -50,7 +50,7 @@ async def delete_tracker(registry: TrackerRegistry, key: TrackerKey, epoch: int 
         StorageUnavailable: some snapshots may remain; try again.
     """
     await registry.until_recovered(key)
-    if (host := registry.loaded(key)) is None:
+    if (host := registry.find_host(key)) is None:
         return await registry.run_exclusive(key, _delete_unloaded(registry, key, epoch))
     if epoch is not None:
         host.require_owner(epoch)

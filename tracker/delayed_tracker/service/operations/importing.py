@@ -97,7 +97,7 @@ class SnapshotImport:
         if key in registry.imports:
             raise ImportUnderWay(key)
         registry.imports[key] = None
-        was_loaded = registry.loaded(key) is not None
+        was_open = registry.find_host(key) is not None
         try:
             host = await self._load()
             epoch = registry.imports[key] = host.epoch
@@ -105,7 +105,7 @@ class SnapshotImport:
                 async with aclosing(buckets):
                     await self._stage(buckets, host, epoch)
                 plan = await self._plan(host)
-                await registry.until_settled(key)
+                await registry.until_not_leaving(key)
             except BaseException:
                 # In the background: if the caller was cancelled, it must not wait for the deletion.
                 registry.in_background(self._discard(host))
@@ -125,17 +125,17 @@ class SnapshotImport:
             return adopted
         finally:
             del registry.imports[key]
-            if not was_loaded:
+            if not was_open:
                 registry.in_background(registry.unload_unclaimed(key))
 
     async def _load(self) -> TrackerHost:
         """Return the tracker's host, at the expected epoch."""
         registry, key, expected = self._registry, self._key, self._terms.expected_epoch
-        if expected is not None and registry.loaded(key) is None:
+        if expected is not None and registry.find_host(key) is None:
             stored = StoredTracker(key, self._access, registry.unloaded_counters)
             if (state := await stored.state()).epoch != expected:
                 raise stored.fenced(expected, state)
-            if registry.loaded(key) is None:
+            if registry.find_host(key) is None:
                 return await registry.load(key)
         host = await registry.load(key)
         if expected is not None:

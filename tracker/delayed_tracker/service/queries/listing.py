@@ -78,7 +78,7 @@ async def tracker_page(
     bytes_left = registry.service_limits.message_bytes_max // 2
     rows: list[TrackerRow] = []
     for key in found[:size]:
-        row = TrackerRow(key, registry.loaded(key))
+        row = TrackerRow(key, registry.find_host(key))
         bytes_left -= row.size_bytes
         if rows and bytes_left < 0:
             break

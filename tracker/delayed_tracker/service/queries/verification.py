@@ -42,7 +42,7 @@ class SnapshotVerification:
         self._registry = registry
         self._key = key
         self._access = registry.access
-        host = registry.loaded(key)
+        host = registry.find_host(key)
         self._counters = EffectCounters() if host is None else host.counters
 
     async def run(self) -> Verification:
@@ -55,7 +55,7 @@ class SnapshotVerification:
         """
         self._registry.require_serving()
         state = await self._catalogue()
-        if not state.epoch and self._registry.loaded(self._key) is None:
+        if not state.epoch and self._registry.find_host(self._key) is None:
             raise TrackerNotOpen(self._key, stored=False)
         verdicts = [
             Verdict(bucket_id, problems=["Its catalogue entry fails its checksum."]) for bucket_id in state.corrupt
@@ -103,7 +103,7 @@ class SnapshotVerification:
 
     def _tracked(self) -> dict[int, PositionBitmap]:
         """Return the tracked positions of each stored bucket; empty unless the tracker is open."""
-        host = self._registry.loaded(self._key)
+        host = self._registry.find_host(self._key)
         return host.core_for_reading().remaining() if host is not None and host.state is HostState.READY else {}
 
     async def _verify(self, entry: CatalogueEntry, verdict: Verdict) -> None:

@@ -323,7 +323,7 @@ class TrackerGate:
         )
         self._shared.broken(self.key)
 
-    def settle(self, core: TrackerCore) -> None:
+    def finish_step(self, core: TrackerCore) -> None:
         """Run what follows every step of the core, also a refused one: effects, wake-up, waiting polls."""
         if self._broken:
             return
@@ -417,7 +417,7 @@ class TrackerGate:
             if self.log is not None and self.log.log_bytes and isinstance(result, SnapshotStored | PiecesStored):
                 self._shared.log_may_shrink(self.key, self.log.log_bytes)
             if self.state is HostState.READY:
-                self.settle(core)
+                self.finish_step(core)
             else:
                 self._log_changes(core)
                 # Snapshots that the result replaces, such as the sources of a merge, are still deleted; nothing else begins.
@@ -496,7 +496,7 @@ class _Step:
         # A core that refuses the call has applied nothing, but time has passed.
         if error is None or _is_refusal(error):
             try:
-                gate.settle(core)
+                gate.finish_step(core)
             except BaseException as failure:
                 gate.end_use(failure)
                 raise

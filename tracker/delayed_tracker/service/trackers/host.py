@@ -216,9 +216,8 @@ class TrackerHost:
         """Return the snapshots of this tracker that are in flight, in any state."""
         runner, core = self._gate.runner, self._gate.core
         if self._gate.resting is not None:
-            return (
-                SnapshotsInFlight()
-            )  # a tracker is unloaded when no effect is under way, and its return sweeps nothing
+            # A tracker is unloaded when no effect is under way, and its return sweeps nothing.
+            return SnapshotsInFlight()
         if core is None:
             return SnapshotsInFlight(sweeping=True)
         return SnapshotsInFlight(storing_epochs(runner.in_flight()), core.undeleted() | runner.stale_catalogue_ids)

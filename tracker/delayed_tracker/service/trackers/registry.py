@@ -248,7 +248,7 @@ class TrackerRegistry:
         host.touch()
         return host
 
-    def loaded(self, key: TrackerKey) -> TrackerHost | None:
+    def find_host(self, key: TrackerKey) -> TrackerHost | None:
         """Return the host of a tracker that is open, also unloaded, or being recovered; None if it is neither."""
         host = self._hosts.get(key)
         return None if host is None or host.state is HostState.CLOSED else host
@@ -273,7 +273,7 @@ class TrackerRegistry:
         self.require_serving()
         stored = await self._shared.access.attempt(self.storage.trackers, self.unloaded_counters)
         keys = {TrackerKey(*names) for names in stored}
-        return keys.union(key for key in self._hosts if self.loaded(key) is not None)
+        return keys.union(key for key in self._hosts if self.find_host(key) is not None)
 
     async def open(self, key: TrackerKey, *, owner: str, mark_delete: Position | None) -> Opened:
         """Open a tracker for an owner. Recover it if it is not loaded.
@@ -291,7 +291,7 @@ class TrackerRegistry:
         if mark_delete == BEFORE_ALL:
             mark_delete = None
         while True:
-            await self.until_settled(key)
+            await self.until_not_leaving(key)
             host = self._hosts.get(key)
             if host is None:
                 host = self._begin_recovery(key, mark_delete)
@@ -309,7 +309,7 @@ class TrackerRegistry:
         Recover it, without an owner, if it is not loaded. Raises the errors of :meth:`open`.
         """
         while True:
-            await self.until_settled(key)
+            await self.until_not_leaving(key)
             host = self._hosts.get(key) or self._begin_recovery(key, None)
             self._recoveries.ask(host)
             await self._recoveries.until_ready(host)
@@ -422,7 +422,7 @@ class TrackerRegistry:
         if (host := self._hosts[key]).state is HostState.READY:
             self.begin_close(host, TrackerBroken.reason)
 
-    async def until_settled(self, key: TrackerKey) -> None:
+    async def until_not_leaving(self, key: TrackerKey) -> None:
         """Wait until the tracker is neither closing nor being removed by an earlier call."""
         self.require_serving()
         while (leaving := self._closings.get(key) or self._removals.get(key)) is not None:
@@ -431,10 +431,10 @@ class TrackerRegistry:
 
     async def until_recovered(self, key: TrackerKey) -> None:
         """Wait until the tracker is neither being recovered, closing nor removed. The recovery may have failed."""
-        await self.until_settled(key)
+        await self.until_not_leaving(key)
         while self._recoveries.is_recovering(key):
             await self._recoveries.until_over(self._hosts[key])
-            await self.until_settled(key)
+            await self.until_not_leaving(key)
 
     # -- the add log --------------------------------------------------------------------------------------------------
 

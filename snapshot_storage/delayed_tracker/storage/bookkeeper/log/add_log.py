@@ -31,7 +31,7 @@ from delayed_tracker.storage.bookkeeper.log.content import LogContent, TrackerCo
 from delayed_tracker.storage.bookkeeper.log.entries import Cut, Defined, Item, Piece, Records
 from delayed_tracker.storage.bookkeeper.log.ledgers import LogLedgers
 from delayed_tracker.storage.bookkeeper.log.own_log import ROLL_BYTES, OwnLog
-from delayed_tracker.storage.bookkeeper.log.owners import Buried, Owner, OwnerChanged, Owners
+from delayed_tracker.storage.bookkeeper.log.owners import InstanceRemoved, Owner, OwnerChanged, Owners
 from delayed_tracker.storage.bookkeeper.log.sources import Sources
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 from delayed_tracker.storage.errors import SnapshotConflict, StorageInUse, StorageUnavailable
@@ -97,12 +97,12 @@ class BookKeeperAddLog:
                 await asyncio.sleep(ANNOUNCE_AGAIN_S)
 
     async def _announced(self, client: BookKeeper) -> bool:
-        """Announce this instance, or begin another one if it was buried; return True if that was done."""
+        """Announce this instance, or begin another one if it was removed; return True if that was done."""
         opened = self._require_opened()
         try:
             try:
                 await opened.owners.announce()
-            except Buried:
+            except InstanceRemoved:
                 self._opened = await self._register(client)
                 await opened.sweep()
         except BookKeeperError:
@@ -187,7 +187,7 @@ class _Opened:
         await self.owners.retire()
 
     async def sweep(self) -> None:
-        """Delete what is left of this instance, after it was buried."""
+        """Delete what is left of this instance, after it was removed."""
         await self._sources.sweep(self.owners.instance)
 
     # -- owners ------------------------------------------------------------------------------------------------------

@@ -172,7 +172,7 @@ class OwnLog:
         return next(iter(self.content.unneeded_ledgers(current)), None)
 
     def definitions(self, ledger_id: int, names: Sequence[TrackerName]) -> list[Defined]:
-        """Return what gives trackers an ordinal in a ledger, for those that have none there."""
+        """Return definitions of ordinals for the trackers that have none in a ledger."""
         items: list[Defined] = []
         ordinal = self.content.next_ordinal(ledger_id)
         for name in names:

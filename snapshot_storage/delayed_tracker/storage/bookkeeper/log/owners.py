@@ -14,7 +14,7 @@ An instance that takes a tracker over first changes these nodes, then lists the 
 them. An owner that begins a new ledger first registers it, then reads which trackers it still has. Whichever comes first,
 no record of the former owner is acknowledged behind the new one's back.
 
-An instance whose session has expired may still be alive, and says so in its next session. It is buried before its ledgers
+An instance whose session has expired may still be alive, and says so in its next session. It is removed before its ledgers
 are deleted: in one step it is seen to be dead and to have no trackers, and loses the nodes without which it cannot have any.
 """
 
@@ -46,8 +46,8 @@ class OwnerChanged(Exception):
     """Another process changed a tracker's node meanwhile; read it again."""
 
 
-class Buried(Exception):
-    """Another process took this instance for dead, and deletes its ledgers, in which nothing is needed. Begin another one."""
+class InstanceRemoved(Exception):
+    """Another process took this instance for dead and removed it; its ledgers had nothing that is needed. Begin another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +104,16 @@ class Owners:
         await self._zookeeper.multi([*map(Create, paths), self._alive()])
 
     async def announce(self) -> None:
-        """Say in a new session that this instance lives. Raises Buried."""
+        """Say in a new session that this instance lives. Raises InstanceRemoved."""
         alive = self._alive()
-        not_buried = Check(self._path(self.instance, TRACKERS), ANY_VERSION)
+        not_removed = Check(self._path(self.instance, TRACKERS), ANY_VERSION)
         while True:
             try:
-                await self._zookeeper.multi([not_buried, alive])
+                await self._zookeeper.multi([not_removed, alive])
             except NodeMissing as error:
-                raise Buried(error.message) from error
+                raise InstanceRemoved(error.message) from error
             except NodeExists:
-                # Of an announcement whose answer was lost, or of the last session, with which it may yet end.
+                # Left by an announcement whose answer was lost, or by the last session; then it may vanish with that.
                 with contextlib.suppress(NodeMissing):
                     await self._zookeeper.multi([Delete(alive.path), alive])
                     return
@@ -144,7 +144,7 @@ class Owners:
         return sorted(int(name) for name in names if name.isdigit())
 
     async def names(self, instance: str, kind: str) -> set[str]:
-        """Return the names of the trackers that an instance has, or of those that leave it."""
+        """Return the trackers that an instance has (``TRACKERS``), or those that leave it (``LEAVING``)."""
         return set(await self._newest(self._path(instance, kind)))
 
     async def _newest(self, path: str) -> list[str]:
@@ -211,8 +211,8 @@ class Owners:
             raise OwnerChanged(error.message) from error
         return replace(owner, version=owner.version + 1)
 
-    async def bury(self, instance: str) -> bool:
-        """Keep an instance from ever having trackers again, if it is dead and has none; return True if that is so."""
+    async def remove_if_dead(self, instance: str) -> bool:
+        """Remove an instance that is dead and has no trackers: it can never have any again. Return True if it is removed."""
         alive = self._path(instance, "alive")
         nodes = (self._path(instance, name) for name in (TRACKERS, LEAVING))
         try:
@@ -225,7 +225,7 @@ class Owners:
         return True
 
     async def forget(self, instance: str) -> None:
-        """Delete the nodes of an instance that was buried, if it has no ledgers any more."""
+        """Delete the nodes of an instance that was removed, if it has no ledgers any more."""
         try:
             await self._zookeeper.delete(self._path(instance, LEDGERS))
             await self._zookeeper.delete(self._path(instance))

@@ -58,7 +58,7 @@ class Sources:
 
     async def sweep(self, instance: str) -> bool:
         """Delete an instance that is dead and has no trackers any more; return False for others, which stay."""
-        if not await self._owners.bury(instance):
+        if not await self._owners.remove_if_dead(instance):
             return False
         for ledger_id in await self._owners.ledgers(instance):
             await self._ledgers.delete(ledger_id, self._owners.ledger_node(ledger_id, instance))

@@ -1,4 +1,4 @@
-"""Imports faster: looking for garbage among modules takes an eighth of the time, and finds 1,100 of 195,000 objects."""
+"""Pauses garbage collection during imports: it would take an eighth of their time, and find 1,100 of 195,000 objects."""
 
 import gc
 from collections.abc import Iterator

@@ -22,14 +22,14 @@ def everything(_: Run, indexes: IndexColumns) -> BoolArray:
 def assert_merges_the_earliest(tables: list[list[Row]], count: int, *, target: int = 1, cutoff_ms: int = 2**60) -> int:
     """Merge, compare with sorting, and return the number of merged rows."""
     runs = [Run(number, number, IndexColumns.of(table)) for number, table in enumerate(tables)]
-    ready = merge_ahead(runs, cutoff_ms, count=count, target=max(target, count), before=None, is_live=everything)
+    ahead = merge_ahead(runs, cutoff_ms, count=count, target=max(target, count), before=None, is_live=everything)
     due = sorted(row for table in tables for row in table if row[0] <= cutoff_ms)
-    merged = due[: len(ready.origin)]
+    merged = due[: len(ahead.origin)]
     assert len(merged) >= min(count, len(due))
-    assert list(ready.indexes) == sorted(set(merged)), "equal rows are one"
-    ready.head = len(ready.indexes)
-    assert sum(ready.consumed()) == len(merged)
-    assert sorted(row for table, taken in zip(tables, ready.consumed(), strict=True) for row in table[:taken]) == merged
+    assert list(ahead.indexes) == sorted(set(merged)), "equal rows are one"
+    ahead.head = len(ahead.indexes)
+    assert sum(ahead.consumed()) == len(merged)
+    assert sorted(row for table, taken in zip(tables, ahead.consumed(), strict=True) for row in table[:taken]) == merged
     return len(merged)
 
 
@@ -62,8 +62,8 @@ def test_ties_in_deadline_go_by_ledger_then_entry():
 def test_rows_at_or_after_the_head_of_another_run_are_left():
     """Rows at or after the head of another run are left: positions in that run are not read yet."""
     run = Run(1, 1, IndexColumns.of([(1, 1, 0), (2, 1, 1), (3, 1, 2)]))
-    ready = merge_ahead([run], 9, count=3, target=3, before=(2, 0, 0), is_live=everything)
-    assert list(ready.indexes) == [(1, 1, 0)]
+    ahead = merge_ahead([run], 9, count=3, target=3, before=(2, 0, 0), is_live=everything)
+    assert list(ahead.indexes) == [(1, 1, 0)]
 
 
 def test_dead_rows_are_passed_with_the_live_row_behind_them():
@@ -73,12 +73,12 @@ def test_dead_rows_are_passed_with_the_live_row_behind_them():
         return indexes.entry_id % 2 == 0
 
     runs = [Run(1, 1, IndexColumns.of([(number, 1, number) for number in range(1, 6)]))]
-    ready = merge_ahead(runs, 9, count=5, target=5, before=None, is_live=even)
-    assert (list(ready.indexes), ready.consumed()) == ([(2, 1, 2), (4, 1, 4)], [1])
-    ready.head = 1
-    assert ready.consumed() == [3]
-    ready.head = 2
-    assert ready.consumed() == [5]
+    ahead = merge_ahead(runs, 9, count=5, target=5, before=None, is_live=even)
+    assert (list(ahead.indexes), ahead.consumed()) == ([(2, 1, 2), (4, 1, 4)], [1])
+    ahead.head = 1
+    assert ahead.consumed() == [3]
+    ahead.head = 2
+    assert ahead.consumed() == [5]
 
 
 def heap_of(*tables: list[Row]) -> RunHeap:
@@ -92,16 +92,16 @@ def test_rows_merged_ahead_wait_for_an_earlier_run_that_came_meanwhile():
     """An earlier run that comes later makes the merged rows invalid: they are merged again."""
     heap = heap_of([(5, 1, 0), (6, 1, 1)], [(5, 2, 0)])
     assert heap.merge_ahead(9, 3, Run.sort, everything)
-    assert list(heap.take_ready(9, 1) or []) == [(5, 1, 0)]
+    assert list(heap.take_merged(9, 1) or []) == [(5, 1, 0)]
     heap.new_run(9, IndexColumns.of([(4, 3, 0)]))
     assert heap.head_ms == 4
-    assert heap.take_ready(9, 1) is None
-    heap.put_ready_away()
+    assert heap.take_merged(9, 1) is None
+    heap.put_merged_away()
     heap.check()
     assert heap.loaded_count == 3
     assert heap.merge_ahead(9, 3, Run.sort, everything)
-    assert list(heap.take_ready(9, 3) or []) == [(4, 3, 0), (5, 2, 0), (6, 1, 1)]
-    heap.put_ready_away()
+    assert list(heap.take_merged(9, 3) or []) == [(4, 3, 0), (5, 2, 0), (6, 1, 1)]
+    heap.put_merged_away()
     assert (len(heap), heap.loaded_count, heap.head_ms) == (0, 0, None)
 
 
@@ -109,9 +109,9 @@ def test_nothing_moves_until_the_merged_rows_are_put_away():
     """The runs keep the rows that were taken until the merged rows are put away."""
     heap = heap_of([(5, 1, 0), (6, 1, 1)])
     assert heap.merge_ahead(5, 9, Run.sort, everything)
-    assert list(heap.take_ready(5, 9) or []) == [(5, 1, 0)]
+    assert list(heap.take_merged(5, 9) or []) == [(5, 1, 0)]
     assert (heap.loaded_count, [len(run) for run in heap]) == (1, [2])
-    heap.put_ready_away()
+    heap.put_merged_away()
     assert [len(run) for run in heap] == [1]
     assert not heap.merge_ahead(5, 9, Run.sort, everything), "what is left is not due"
 
@@ -122,30 +122,30 @@ def test_nothing_is_merged_beyond_rows_that_are_not_read_yet(unread_ms, merged):
     heap = heap_of([(ms, 1, ms) for ms in range(9)])
     heap._horizon_ms = 1_000
     assert heap.merge_ahead(1, 1, Run.sort, everything, unread_ms)
-    assert heap.ready is not None
-    assert len(heap.ready) == merged
+    assert heap.merged is not None
+    assert len(heap.merged) == merged
 
 
-def test_takes_that_empty_what_is_ready_merge_further_ahead_the_next_time():
+def test_takes_that_empty_what_is_merged_merge_further_ahead_the_next_time():
     """The next merge is longer after all rows were taken, and shorter after they were put away early."""
     number = np.arange(200_000, dtype=np.int64)
     heap = RunHeap()
     heap.new_run(1, IndexColumns(number, np.ones_like(number), number))
 
     def merged_count() -> int:
-        assert heap.ready is None
+        assert heap.merged is None
         assert heap.merge_ahead(10**6, 1, Run.sort, everything)
-        assert heap.ready is not None
-        return len(heap.ready)
+        assert heap.merged is not None
+        return len(heap.merged)
 
     merged = []
     for _ in range(3):
         merged.append(merged_count())
-        while heap.take_ready(10**6, 1_000) is not None:
+        while heap.take_merged(10**6, 1_000) is not None:
             pass
-        heap.put_ready_away()
+        heap.put_merged_away()
     assert merged == [merged[0], 2 * merged[0], 4 * merged[0]]
     for _ in range(4):
         merged.append(merged_count())
-        heap.put_ready_away()
+        heap.put_merged_away()
     assert merged[-1] == merged[0]
