@@ -5,12 +5,12 @@ import os
 import pytest
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.capabilities import ReportsSpace, StorageSpace
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.storage.objects.file_objects import SPACE_AGE_MAX_S, FileObjects
 from delayed_tracker.storage.objects.opening import FileStorage
 from delayed_tracker.storage.objects.storage import ObjectStorage
-from delayed_tracker.storage.protocol import ReportsSpace, StorageSpace
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage, parse_fault_plan
 from delayed_tracker.storage.testing.memory_objects import MemoryObjects

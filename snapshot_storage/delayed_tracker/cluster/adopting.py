@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from delayed_tracker.cluster.address import Cluster
 from delayed_tracker.cluster.adopted import GONE_OR_DAMAGED, AdoptedSubscription, AdoptionOptions, BucketSource, LeftOut
-from delayed_tracker.cluster.adoption_copy import TrackerCopy
+from delayed_tracker.cluster.adoption_copy import AdoptionCopy
 from delayed_tracker.cluster.adoption_undo import AdoptedTracker
 from delayed_tracker.cluster.bucket_ledger import is_bucket_of
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
@@ -92,7 +92,7 @@ class BucketAdoption:
             if not sources or found.is_there:
                 return found
             claimed = await self._claim(found)
-            copy = TrackerCopy(
+            copy = AdoptionCopy(
                 self._target,
                 found,
                 claimed,
@@ -105,7 +105,7 @@ class BucketAdoption:
         raise CursorChanged(f"brokers keep replacing the buckets of {subscription!r} of {topic}; run the command again")
 
     async def _copy_all(
-        self, copy: TrackerCopy, sources: Sequence[BucketSource], found: AdoptedSubscription, cursor: "_Cursor"
+        self, copy: AdoptionCopy, sources: Sequence[BucketSource], found: AdoptedSubscription, cursor: "_Cursor"
     ) -> bool:
         """Copy buckets and publish them; False if one is gone because brokers have replaced it: then nothing is published."""
         unpublished = True

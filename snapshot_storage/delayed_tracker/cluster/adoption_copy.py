@@ -19,7 +19,7 @@ from delayed_tracker.storage.publication import Claim, FixedClaim, Publication
 Answer = TypeVar("Answer")
 
 
-class TrackerCopy:
+class AdoptionCopy:
     """Copies of the buckets of one tracker that was claimed, none of which the catalogue names yet."""
 
     def __init__(

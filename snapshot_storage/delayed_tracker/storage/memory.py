@@ -9,13 +9,13 @@ from typing import Final
 
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.capabilities import SnapshotPlaces
 from delayed_tracker.storage.errors import SnapshotNotFound, StorageInUse, StorageUnavailable
 from delayed_tracker.storage.protocol import (
     CatalogueEntry,
     CatalogueState,
     LogMark,
     Mark,
-    SnapshotPlaces,
     StoredSnapshot,
     marked,
     require_entry_range,

@@ -3,9 +3,8 @@
 from delayed_tracker.bookkeeper.stats import BookieCounters
 from delayed_tracker.bookkeeper.wire.requests import Operation
 from delayed_tracker.service.instruments.server_families import OBJECT_REQUESTS
+from delayed_tracker.storage.capabilities import REQUEST_OUTCOMES, ClusterReport, RequestCounts
 from delayed_tracker.storage.memory import MemoryStorage
-from delayed_tracker.storage.protocol import REQUEST_OUTCOMES, RequestCounts
-from delayed_tracker.storage.reports import ClusterReport
 
 
 class ServedStorage(MemoryStorage):

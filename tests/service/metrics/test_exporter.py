@@ -25,9 +25,9 @@ from delayed_tracker.service.instruments.service_families import SHELL_COUNTERS
 from delayed_tracker.service.instruments.tracker_families import INDEX_EVENTS, OFFERS
 from delayed_tracker.service.instruments.tracker_rows import COLUMNS
 from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.capabilities import StorageSpace
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
-from delayed_tracker.storage.protocol import StorageSpace
 from tests.service.harness.shell import KEY, OTHER, TINY, bucketful, elapse, indexes, make_registry, settle
 from tests.service.metrics.scraping import assert_balanced, exposition, label_values, parsed, scraped, summed, types
 from tests.service.metrics.served_storage import ServedStorage

@@ -8,8 +8,8 @@ from delayed_tracker.service.instruments.family import Family
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from delayed_tracker.service.storage.degradation import degradation_of
 from delayed_tracker.service.telemetry.storage_log import FailureLog
+from delayed_tracker.storage.capabilities import cluster_report_of
 from delayed_tracker.storage.memory import MemoryStorage
-from delayed_tracker.storage.reports import cluster_report_of
 from tests.service.harness.shell import make_registry
 from tests.service.metrics.scraping import scraped
 from tests.service.metrics.served_storage import ServedStorage

@@ -10,7 +10,7 @@ import pytest
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.spark.commit.commit import StorageCommit
 from delayed_tracker.spark.commit.owned_storage import is_shared
-from delayed_tracker.spark.commit.shared_commit import SharedCommit, SnapshotWriter
+from delayed_tracker.spark.commit.shared_commit import SharedCommit, TaskSnapshotWriter
 from delayed_tracker.spark.commit.staging import Staging
 from delayed_tracker.spark.errors import StagedWorkInvalid
 from delayed_tracker.storage.add_log import AddLog, LogAppend
@@ -35,7 +35,7 @@ class Place:
 
     storage: Callable[[], SnapshotStore]
     target: Callable[[], SharedCommit]
-    writer: Callable[[], SnapshotWriter]
+    writer: Callable[[], TaskSnapshotWriter]
     """Returns what a task opens."""
 
     async def opened(self, work):
@@ -74,7 +74,7 @@ class ClusterCommit(SharedCommit):
         return cluster_log(self._cluster)
 
 
-class ClusterWriter(SnapshotWriter):
+class ClusterWriter(TaskSnapshotWriter):
     """A task that writes into a cluster in memory."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
@@ -111,7 +111,7 @@ def shared(request, tmp_path) -> Place:
     url = f"file://{tmp_path / 'storage'}"
     if request.param == "s3":
         url = f"s3:{request.getfixturevalue('s3').rest(request.getfixturevalue('place'))}"
-    return Place(lambda: open_storage(url), lambda: SharedCommit(url), lambda: SnapshotWriter(url))
+    return Place(lambda: open_storage(url), lambda: SharedCommit(url), lambda: TaskSnapshotWriter(url))
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_records_of_a_live_owner_are_void_and_deleted(staging, cluster):
 def test_no_log_of_before_counts_where_the_storage_has_none(staging, tmp_path):
     """A service's log on its own disk is void, and the rebuilt snapshots alone cover the rebuild's claim."""
     url = f"file://{tmp_path / 'storage'}"
-    place = Place(lambda: open_storage(url), lambda: SharedCommit(url), lambda: SnapshotWriter(url))
+    place = Place(lambda: open_storage(url), lambda: SharedCommit(url), lambda: TaskSnapshotWriter(url))
 
     async def served(storage):
         mark = LogMark(7, Position(9, 9), "log", Position(8, 0))

@@ -14,12 +14,12 @@ from delayed_tracker.ledger.metadata.metadata_store import open_metadata
 from delayed_tracker.ledger.progress import Progress
 from delayed_tracker.ledger.queries.compaction import read_compacted_span
 from delayed_tracker.ledger.queries.pending import PendingReport, pending_indexes
-from delayed_tracker.ledger.queries.stored_snapshots import StoredSnapshot, read_stored_snapshots
+from delayed_tracker.ledger.queries.stored_snapshots import PulsarSnapshot, read_stored_snapshots
 from delayed_tracker.ledger.topic.ledger_logs import LedgerLogs
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
 from delayed_tracker.ledger.topic.topic_reader import LedgerSpan, OpenLedgers, TopicReader
 
-__all__ = ["BookieDisk", "PendingReport", "StoredSnapshot", "open_bookie_disk"]
+__all__ = ["BookieDisk", "PendingReport", "PulsarSnapshot", "open_bookie_disk"]
 
 
 class BookieDisk:
@@ -149,7 +149,7 @@ class BookieDisk:
             progress=progress,
         )
 
-    def stored_snapshots(self, topic: str, subscription: str) -> list[StoredSnapshot]:
+    def stored_snapshots(self, topic: str, subscription: str) -> list[PulsarSnapshot]:
         """Return the bucket snapshots that Pulsar stores for a subscription, ascending by the ledgers that they cover.
 
         Raises:

@@ -60,8 +60,8 @@ from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.storage.degradation import degradation_of
 from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.service.trackers.registry import TrackerRegistry
+from delayed_tracker.storage.capabilities import cluster_report_of
 from delayed_tracker.storage.maintenance.copy_marker import require_no_unfinished_copy
-from delayed_tracker.storage.reports import cluster_report_of
 
 if TYPE_CHECKING:
     from delayed_tracker.service.telemetry.tracing import Tracing

@@ -19,13 +19,9 @@ from delayed_tracker.storage.bookkeeper.documents import DOCUMENT_BYTES_MAX, Led
 from delayed_tracker.storage.bookkeeper.ledgers import TrackerLedgers, unavailable
 from delayed_tracker.storage.bookkeeper.registrations import SNAPSHOT, TRACKERS, Registration, folder_of
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
+from delayed_tracker.storage.capabilities import ClusterReport, SnapshotPlaces
 from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageInUse
-from delayed_tracker.storage.protocol import (
-    SnapshotPlaces,
-    StoredSnapshot,
-    require_entry_range,
-)
-from delayed_tracker.storage.reports import ClusterReport
+from delayed_tracker.storage.protocol import StoredSnapshot, require_entry_range
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
 from delayed_tracker.storage.shared.document_store import DocumentStore
 from delayed_tracker.storage.shared.names import places_of

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.storage.capabilities import FindsSnapshots
 from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments
 from delayed_tracker.storage.codec.snapshot import SnapshotMetadata
 from delayed_tracker.storage.concurrent import for_each
@@ -20,7 +21,7 @@ from delayed_tracker.storage.maintenance.claiming import Attempt
 from delayed_tracker.storage.maintenance.copy_marker import require_no_unfinished_copy
 from delayed_tracker.storage.maintenance.verification import Verdict, verify_snapshot
 from delayed_tracker.storage.maintenance.working import Progress, Retries
-from delayed_tracker.storage.protocol import CatalogueState, FindsSnapshots, SnapshotStore
+from delayed_tracker.storage.protocol import CatalogueState, SnapshotStore
 
 TRACKERS_AT_ONCE: Final = 8
 _THREAD_BYTES_MIN: Final = 64 * 1024

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
+from delayed_tracker.storage.capabilities import RequestCounts
 from delayed_tracker.storage.objects.cloud_url import CloudUrl, parse_cloud_url
 from delayed_tracker.storage.objects.obstore_objects import ObstoreObjects
 from delayed_tracker.storage.objects.storage import ObjectStorage
-from delayed_tracker.storage.protocol import RequestCounts
 
 GS_INTERVAL_S: Final = 1.05
 """Time between two writes of one object: GCS takes one a second, and answers 429 to more."""

@@ -22,9 +22,9 @@ from uuid import uuid4
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.files.lock_file import waiting_lock
+from delayed_tracker.storage.capabilities import StorageSpace
 from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageUnavailable
 from delayed_tracker.storage.objects.object_store import ListedObject
-from delayed_tracker.storage.protocol import StorageSpace
 from delayed_tracker.storage.shared.document_store import Stale, StoredDocument
 from delayed_tracker.storage.worker_threads import WorkerThreads
 

@@ -21,10 +21,10 @@ from obstore.exceptions import (
 from obstore.store import ObjectStore
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.capabilities import RequestCounts
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.storage.objects.object_store import ListedObject
 from delayed_tracker.storage.objects.probe import require_conditional_puts
-from delayed_tracker.storage.protocol import RequestCounts
 from delayed_tracker.storage.shared.document_store import Stale, StoredDocument
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.capabilities import StorageSpace
 from delayed_tracker.storage.objects.file_objects import FileObjects
 from delayed_tracker.storage.objects.storage import ObjectStorage
-from delayed_tracker.storage.protocol import StorageSpace
 
 
 class FileStorage(ObjectStorage):

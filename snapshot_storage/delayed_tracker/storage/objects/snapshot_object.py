@@ -59,7 +59,7 @@ class ObjectIndex:
     checksums: Sequence[int]
 
 
-class SnapshotWriter:
+class SnapshotObjectWriter:
     """Turns entries into the chunks of an object.
 
     Args:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterable
 from typing import Final
 
 from delayed_tracker.core.values.columns import INT63_MAX
+from delayed_tracker.storage.capabilities import SnapshotPlaces
 from delayed_tracker.storage.errors import (
     SnapshotNotFound,
     StorageFormatUnsupported,
@@ -30,17 +31,13 @@ from delayed_tracker.storage.objects.pointers import KnownObjects
 from delayed_tracker.storage.objects.snapshot_object import (
     TRAILER_BYTES,
     ObjectIndex,
-    SnapshotWriter,
+    SnapshotObjectWriter,
     corrupt,
     read_entries,
     read_index,
     read_tail,
 )
-from delayed_tracker.storage.protocol import (
-    SnapshotPlaces,
-    StoredSnapshot,
-    require_entry_range,
-)
+from delayed_tracker.storage.protocol import StoredSnapshot, require_entry_range
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
 from delayed_tracker.storage.shared.document_store import Stale
 from delayed_tracker.storage.shared.names import places_of
@@ -121,7 +118,7 @@ class ObjectStorage(SharedStorage):
         """Store a snapshot as one object, which appears when it is whole."""
         self._opened()
         key = ObjectKey(folder_of(topic, cursor), epoch, self._instance, self._new_number(), SNAPSHOT)
-        writer = SnapshotWriter(str(key))
+        writer = SnapshotObjectWriter(str(key))
         size_bytes = None
         try:
             size_bytes = await self._objects.put(str(key), writer.chunks(metadata, segments))

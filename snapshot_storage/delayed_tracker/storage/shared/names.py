@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.storage.protocol import SnapshotPlaces
+from delayed_tracker.storage.capabilities import SnapshotPlaces
 
 NAME_CHARACTERS_MAX: Final = 200
 

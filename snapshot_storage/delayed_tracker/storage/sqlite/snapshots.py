@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.capabilities import SnapshotPlaces
 from delayed_tracker.storage.errors import SnapshotNotFound
-from delayed_tracker.storage.protocol import SnapshotPlaces, StoredSnapshot
+from delayed_tracker.storage.protocol import StoredSnapshot
 from delayed_tracker.storage.sqlite.blocks import LastPage, entries_of, rows_of
 from delayed_tracker.storage.sqlite.schema import ENTRY_BITS, ENTRY_ID_MAX
 from delayed_tracker.storage.sqlite.threads import read_transaction, transaction

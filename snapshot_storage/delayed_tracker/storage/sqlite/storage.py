@@ -16,16 +16,9 @@ from typing import Final
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.files.home_paths import refuse_home_path
+from delayed_tracker.storage.capabilities import SnapshotPlaces, StorageSpace
 from delayed_tracker.storage.errors import StorageInUse, StorageUnavailable
-from delayed_tracker.storage.protocol import (
-    CatalogueEntry,
-    CatalogueState,
-    Mark,
-    SnapshotPlaces,
-    StorageSpace,
-    StoredSnapshot,
-    require_entry_range,
-)
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, Mark, StoredSnapshot, require_entry_range
 from delayed_tracker.storage.sqlite import catalogue as sqlite_catalogue
 from delayed_tracker.storage.sqlite import snapshots as sqlite_snapshots
 from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES, LastPage

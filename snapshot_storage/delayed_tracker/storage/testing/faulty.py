@@ -13,17 +13,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import NoReturn
 
 from delayed_tracker.core.values.columns import Position
+from delayed_tracker.storage.capabilities import ReportsSpace, StorageSpace, entry_bytes_max
 from delayed_tracker.storage.errors import StorageUnavailable
-from delayed_tracker.storage.protocol import (
-    CatalogueEntry,
-    CatalogueState,
-    Mark,
-    ReportsSpace,
-    SnapshotStore,
-    StorageSpace,
-    StoredSnapshot,
-    entry_bytes_max,
-)
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, Mark, SnapshotStore, StoredSnapshot
 from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.storage.testing.faults import FaultPlan, Faults, Sleep, parse_fault_plan, split_faulty
 

@@ -59,7 +59,7 @@ WriteSnapshots = Callable[[Sequence[SnapshotToWrite]], Sequence[WrittenSnapshot]
 """Creates snapshots in tasks and returns them in order; some may exist if it raises."""
 
 
-class SnapshotWriter(OwnedStorage):
+class TaskSnapshotWriter(OwnedStorage):
     """Creates snapshots in the storage of a URL, in a task."""
 
     def write(self, snapshot: SnapshotToWrite) -> WrittenSnapshot:
@@ -90,7 +90,7 @@ class SharedCommit(StorageCommit):
     @property
     def open_writer(self) -> OpenWriter:
         """Opens the storage in a task; can be pickled."""
-        return partial(SnapshotWriter, self._url)
+        return partial(TaskSnapshotWriter, self._url)
 
     def commit_all(
         self, trackers: Sequence[RebuiltTracker], write: WriteSnapshots, *, buckets_at_once: int

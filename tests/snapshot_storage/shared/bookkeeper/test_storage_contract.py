@@ -8,8 +8,8 @@ import pytest
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
+from delayed_tracker.storage.capabilities import entry_bytes_max
 from delayed_tracker.storage.memory import MemoryStorage
-from delayed_tracker.storage.protocol import entry_bytes_max
 from delayed_tracker.storage.testing.contract import CONTRACT_CHECKS
 from delayed_tracker.storage.testing.contract_shared import SHARED_CHECKS
 from delayed_tracker.storage.testing.faulty import FaultPlan

@@ -3,9 +3,9 @@
 import pytest
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.storage.capabilities import ReportsRequests
 from delayed_tracker.storage.objects.cloud import GS_INTERVAL_S, open_az, open_gs, open_s3
 from delayed_tracker.storage.objects.cloud_url import CloudUrl, parse_cloud_url
-from delayed_tracker.storage.protocol import ReportsRequests
 from delayed_tracker.storage.registry import open_storage
 
 

@@ -14,7 +14,7 @@ from delayed_tracker.ledger.metadata.managed_ledger import TopicLedger
 from delayed_tracker.ledger.progress import Progress
 from delayed_tracker.ledger.queries.compaction import read_compacted_span
 from delayed_tracker.ledger.queries.pending import PendingReport, pending_indexes
-from delayed_tracker.ledger.queries.stored_snapshots import StoredSnapshot, read_stored_snapshots
+from delayed_tracker.ledger.queries.stored_snapshots import PulsarSnapshot, read_stored_snapshots
 from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
 from delayed_tracker.ledger.topic.topic_reader import LedgerSpan, TopicReader
@@ -166,7 +166,7 @@ class LiveCluster:
             progress=progress,
         )
 
-    def stored_snapshots(self, topic: str, subscription: str) -> list[StoredSnapshot]:
+    def stored_snapshots(self, topic: str, subscription: str) -> list[PulsarSnapshot]:
         """Return the bucket snapshots that Pulsar stores for a subscription, ascending by the ledgers that they cover.
 
         Errors are those of :meth:`~delayed_tracker.ledger.source.BookieDisk.stored_snapshots`; also MetadataUnavailable.

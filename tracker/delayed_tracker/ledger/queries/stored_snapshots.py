@@ -27,7 +27,7 @@ class BucketPointer:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSnapshot:
+class PulsarSnapshot:
     """Snapshot of one bucket, not decoded."""
 
     pointer: BucketPointer
@@ -72,7 +72,7 @@ def bucket_pointers(cursor_properties: Mapping[str, str]) -> list[BucketPointer]
     return sorted(pointers, key=lambda pointer: (pointer.first_ledger_id, pointer.last_ledger_id, pointer.bucket_id))
 
 
-def read_stored_snapshots(reader: TopicReader, topic: TopicName, subscription: str) -> list[StoredSnapshot]:
+def read_stored_snapshots(reader: TopicReader, topic: TopicName, subscription: str) -> list[PulsarSnapshot]:
     """Read the snapshots in a subscription's cursor, ascending by range.
 
     Raises:
@@ -86,5 +86,5 @@ def read_stored_snapshots(reader: TopicReader, topic: TopicName, subscription: s
         entries = reader.payloads(reader.span(pointer.bucket_id))
         if not entries:
             raise EntriesUnreadable([BadEntry(pointer.bucket_id, 0, None, None, "the snapshot's ledger is empty")])
-        snapshots.append(StoredSnapshot(pointer, entries[0], tuple(entries[1:])))
+        snapshots.append(PulsarSnapshot(pointer, entries[0], tuple(entries[1:])))
     return snapshots

@@ -7,8 +7,14 @@ from delayed_tracker.service.exposition.tracker_samples import sample
 from delayed_tracker.service.instruments import server_families as families
 from delayed_tracker.service.instruments.family import Family, Format, label
 from delayed_tracker.service.instruments.histogram import Histogram
-from delayed_tracker.storage.protocol import REQUEST_BOUNDS_S, ReportsRequests, RequestCounts, SnapshotStore
-from delayed_tracker.storage.reports import ClusterReport, cluster_report_of
+from delayed_tracker.storage.capabilities import (
+    REQUEST_BOUNDS_S,
+    ClusterReport,
+    ReportsRequests,
+    RequestCounts,
+    cluster_report_of,
+)
+from delayed_tracker.storage.protocol import SnapshotStore
 
 Lines = Iterator[tuple[Family, Iterable[bytes]]]
 

@@ -8,17 +8,9 @@ from delayed_tracker.core.values.columns import Position
 from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.instruments.measured_calls import MeasuredCalls
 from delayed_tracker.service.telemetry.spans import Spans
+from delayed_tracker.storage.capabilities import ReportsSpace, StorageSpace, entry_bytes_max
 from delayed_tracker.storage.errors import StorageUnavailable
-from delayed_tracker.storage.protocol import (
-    CatalogueEntry,
-    CatalogueState,
-    Mark,
-    ReportsSpace,
-    SnapshotStore,
-    StorageSpace,
-    StoredSnapshot,
-    entry_bytes_max,
-)
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, Mark, SnapshotStore, StoredSnapshot
 
 STORAGE_OPERATIONS: Final = (
     "create_bucket_snapshot",

@@ -4,7 +4,7 @@ from typing import Final
 
 from delayed_tracker.bookkeeper.wire.requests import Operation
 from delayed_tracker.service.instruments.family import Family, Kind
-from delayed_tracker.storage.protocol import REQUEST_OUTCOMES
+from delayed_tracker.storage.capabilities import REQUEST_OUTCOMES
 
 _COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _OF_BOOKIE: Final[dict[str, tuple[str, ...]]] = {"bookie": ()}

@@ -22,7 +22,7 @@ import delayed_tracker.storage.codec.columnar_kernels
 import delayed_tracker.storage.codec.kernels
 from delayed_tracker.core.kernels.jit import Kernel, cache_directory
 from delayed_tracker.ledger.progress import Progress
-from delayed_tracker.service.process.worker_threads import NICENESS
+from delayed_tracker.service.process.background_threads import NICENESS
 
 _STANDARD_INPUT: Final = 0
 

@@ -18,8 +18,9 @@ from delayed_tracker.service.storage.load_lead import LoadLead
 from delayed_tracker.service.storage.turns import Turns
 from delayed_tracker.service.telemetry.storage_log import FailureLog
 from delayed_tracker.storage.add_log import AddLog, require_log_id
+from delayed_tracker.storage.capabilities import entry_bytes_max
 from delayed_tracker.storage.errors import StorageUnavailable
-from delayed_tracker.storage.protocol import NO_LOG, SnapshotStore, entry_bytes_max
+from delayed_tracker.storage.protocol import NO_LOG, SnapshotStore
 
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")

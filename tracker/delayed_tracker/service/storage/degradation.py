@@ -4,7 +4,7 @@ from typing import Final
 
 from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.telemetry.storage_log import LOAD_FAILED, STORE_FAILED, FailureLog
-from delayed_tracker.storage.reports import ClusterReport
+from delayed_tracker.storage.capabilities import ClusterReport
 
 _FAILURES: Final = {STORE_FAILED: "snapshots are not stored", LOAD_FAILED: "segments are not loaded"}
 

@@ -23,7 +23,7 @@ from delayed_tracker.service.errors import Overloaded, ShuttingDown, TrackerBrok
 from delayed_tracker.service.instruments.instruments import Instruments
 from delayed_tracker.service.instruments.tracker_rows import TrackerRows
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.process.worker_threads import worker_threads
+from delayed_tracker.service.process.background_threads import background_threads
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.service.storage.in_flight import SnapshotsInFlight
 from delayed_tracker.service.storage.log_writer import LogWriter
@@ -85,7 +85,7 @@ class TrackerRegistry:
         self.service_limits = service_limits or ServiceLimits()
         self.clock: Clock = clock or SystemClock()
         self.calls = CallAdmission(self.service_limits, self.clock)
-        self._workers = workers or worker_threads(self.service_limits.worker_threads)
+        self._workers = workers or background_threads(self.service_limits.worker_threads)
         self._polls = PollLimiter(self.service_limits)
         self.loads = LoadBudget(limits.loaded_indexes_max)
         """Budget of the snapshot rows that all trackers have in memory."""

@@ -15,7 +15,7 @@ longer.
 _NICENESS_MAX: Final = 19
 
 
-def worker_threads(count: int) -> ThreadPoolExecutor:
+def background_threads(count: int) -> ThreadPoolExecutor:
     """Return a pool of ``count`` threads that run only when calls leave the processors free."""
     return ThreadPoolExecutor(count, thread_name_prefix="delayed-tracker-worker", initializer=_give_way)
 

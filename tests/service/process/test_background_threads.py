@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from delayed_tracker.service.process.worker_threads import NICENESS, worker_threads
+from delayed_tracker.service.process.background_threads import NICENESS, background_threads
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives each thread a niceness of its own")
@@ -17,6 +17,6 @@ def test_workers_give_way_and_nobody_else_does():
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
     before = niceness()
-    with worker_threads(2) as workers:
+    with background_threads(2) as workers:
         assert workers.submit(niceness).result() == min(19, before + NICENESS)
     assert niceness() == before
