@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from starlette.applications import Starlette
 
 from delayed_tracker.service.http.connections import HttpLimits
-from delayed_tracker.service.http.edge import HttpServer
+from delayed_tracker.service.http.http_server import HttpServer
 from delayed_tracker.service.process.listen import listen
 from delayed_tracker.service.settings.address import Address
 

@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
-from delayed_tracker.service.http.edge import HttpServer, build_app
+from delayed_tracker.service.http.application import build_app
+from delayed_tracker.service.http.http_server import HttpServer
 from delayed_tracker.service.process.health import Health, Stage
 from delayed_tracker.service.process.listen import listen
 from delayed_tracker.service.settings.address import Address

@@ -9,7 +9,7 @@ import pytest
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
-from delayed_tracker.service.http.edge import build_app
+from delayed_tracker.service.http.application import build_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
 from delayed_tracker.service.process.health import Health
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers

@@ -7,8 +7,9 @@ import pytest
 from starlette.applications import Starlette
 
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
+from delayed_tracker.service.http.application import build_app
 from delayed_tracker.service.http.connections import REQUEST_HEAD_BYTES_MAX, HttpLimits
-from delayed_tracker.service.http.edge import BODY_BYTES_MAX, build_app
+from delayed_tracker.service.http.framing import BODY_BYTES_MAX
 from delayed_tracker.service.process.health import Health
 from tests.service.harness.raw_http import LIVE, Port, serving
 

@@ -7,7 +7,7 @@ from grpc_health.v1 import health_pb2
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.grpc.reflection import reflection_names
-from delayed_tracker.service.http.edge import build_app
+from delayed_tracker.service.http.application import build_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
 from delayed_tracker.service.process.health import Health
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers

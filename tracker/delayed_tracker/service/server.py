@@ -32,7 +32,7 @@ from delayed_tracker.service.grpc.reflection import Reflection
 from delayed_tracker.service.grpc.servicer import TrackerServicer
 from delayed_tracker.service.grpc.standard_methods import serve_health, serve_reflection
 from delayed_tracker.service.http.access import GuardedTopics
-from delayed_tracker.service.http.edge import build_app, build_health_app
+from delayed_tracker.service.http.application import build_app, build_health_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
 from delayed_tracker.service.http.ports import HttpPorts
 from delayed_tracker.service.instruments.loop_lag import LoopLag
