@@ -86,7 +86,7 @@ async def test_a_log_outlives_its_session(world):
     await away.append("a", 2)  # bookies need no ZooKeeper
     await away.expire()
     assert not await other.log._opened.owners.is_alive(instance)
-    await other.log._opened._sources.sweep(instance)
+    await other.log._opened.sources.sweep(instance)
     await come_back(away, proxy)
     await away.append("a", 3)
     assert away.instance == instance
@@ -117,9 +117,9 @@ async def test_an_instance_that_is_alive_is_not_buried(world):
     """Not even one without trackers; and one that has ended is, with its nodes."""
     away, other, _ = world
     instance = away.instance
-    await other.log._opened._sources.sweep(instance)
+    await other.log._opened.sources.sweep(instance)
     assert await away.append("a", 1) == []
     await other.log.take_over("topic", "a", epoch=2, writer="two")
     await away.log.close()
-    await other.log._opened._sources.sweep(instance)
+    await other.log._opened.sources.sweep(instance)
     assert instance not in await other.log._opened.owners.instances()

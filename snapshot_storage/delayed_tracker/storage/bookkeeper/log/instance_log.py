@@ -1,0 +1,154 @@
+"""The log of one instance from start to close: what its trackers append, read and cut, and who owns them."""
+
+import contextlib
+from collections.abc import Sequence
+
+from delayed_tracker.storage.add_log import LogAppend, LogExtent, LoggedRecord, LogPage, require_no_gap
+from delayed_tracker.storage.bookkeeper.log.content import LogContent, TrackerContent, TrackerName
+from delayed_tracker.storage.bookkeeper.log.entries import Item
+from delayed_tracker.storage.bookkeeper.log.ledgers import LogLedgers
+from delayed_tracker.storage.bookkeeper.log.moving import TrackerMoves
+from delayed_tracker.storage.bookkeeper.log.own_log import OwnLog
+from delayed_tracker.storage.bookkeeper.log.owners import Owners
+from delayed_tracker.storage.bookkeeper.log.records import cut_items, read_records, record_items, unwritten
+from delayed_tracker.storage.bookkeeper.log.sources import Sources
+from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
+from delayed_tracker.storage.protocol import require_epoch
+
+
+class InstanceLog:
+    """Log of one registered instance. Its methods are those of ``AddLog``, after their arguments were checked.
+
+    Args:
+        owners: nodes, with those of this instance registered.
+        ledgers: of all logs.
+        roll_bytes: size of a ledger after which the next one begins.
+    """
+
+    def __init__(self, owners: Owners, ledgers: LogLedgers, roll_bytes: int) -> None:
+        self.own = OwnLog(ledgers, owners, roll_bytes=roll_bytes)
+        self.owners = owners
+        self.sources = Sources(ledgers, owners)
+        self._ledgers = ledgers
+        self._moves = TrackerMoves(self.own, owners, ledgers, self.sources)
+
+    async def close(self) -> None:
+        """Close the current ledger, and end the instance."""
+        async with self.own.turn:
+            await self.own.end_current()
+        await self.owners.retire()
+
+    async def sweep(self) -> None:
+        """Delete what is left of this instance, after it was removed."""
+        await self.sources.sweep(self.owners.instance)
+
+    async def take_over(self, name: TrackerName, epoch: int, writer: str) -> LogExtent:
+        """Become the owner of a tracker, with its records in this log. Raises SnapshotConflict."""
+        owner = await self._moves.own(name, epoch, writer)
+        async with self.own.turn:
+            await self.own.settle()
+            tracker = self.own.content.trackers.setdefault(name, TrackerContent())
+            return LogExtent(*name, owner.epoch, tracker.last_number, tracker.record_bytes)
+
+    async def append(self, parts: Sequence[LogAppend], writer: str) -> list[TrackerName]:
+        """Append the parts whose trackers are not fenced in one commit, and return the others. Raises InvalidInput."""
+        self._require_no_gaps(parts, writer)
+        refused = await self._moves.own_all(parts, writer)
+        accepted = {(part.topic, part.cursor): part for part in parts if (part.topic, part.cursor) not in refused}
+        async with self.own.turn:
+            trackers = self.own.content.trackers
+            self._require_no_gaps(list(accepted.values()), writer)
+            for name, part in accepted.items():
+                if name not in trackers and name in self.own.owned:
+                    trackers[name] = TrackerContent(part.first_number - 1, part.first_number - 1)
+
+            def compose(ledger_id: int) -> list[Item]:
+                new = {name: unwritten(part, trackers[name]) for name, part in accepted.items() if name in trackers}
+                return record_items(self.own, ledger_id, {name: records for name, records in new.items() if records})
+
+            await self.own.write(compose)
+            names = ((part.topic, part.cursor) for part in parts)
+            return [name for name in names if name not in self.own.owned or name in refused]
+
+    def _require_no_gaps(self, parts: Sequence[LogAppend], writer: str) -> None:
+        """Raise InvalidInput if a part that will be accepted begins above the next number of a tracker in this log."""
+        for part in parts:
+            tracker = self.own.content.trackers.get((part.topic, part.cursor))
+            owner = self.own.owned.get((part.topic, part.cursor))
+            if tracker is None or owner is None:
+                continue
+            with contextlib.suppress(SnapshotConflict):
+                require_epoch("", owner.epoch, owner.writer, part.epoch, writer)
+                require_no_gap(part, tracker.last_number)
+
+    async def read(self, name: TrackerName, after: int, bytes_max: int) -> LogPage:
+        """Return records of a tracker after a number, up to a size."""
+        content = await self._readable(name)
+        tracker = content.trackers.get(name)
+        if tracker is None:
+            return LogPage((), (), is_last=True)
+        found: list[LoggedRecord] = []
+        corrupt: list[tuple[int, int]] = []
+        size, expected = 0, max(after, tracker.cut_through) + 1
+        async for record in read_records(self._ledgers, name, content, tracker, after=expected - 1):
+            if record.number > expected:
+                corrupt.append((expected, record.number - 1))
+            size += len(record.record)
+            if found and size > bytes_max:
+                return LogPage(tuple(found), tuple(corrupt), is_last=False)
+            found.append(record)
+            expected = record.number + 1
+        if expected <= tracker.last_number:
+            corrupt.append((expected, tracker.last_number))
+        elif content.is_damaged and after <= tracker.last_number:
+            # Whether the lost entries had records of this tracker cannot be known.
+            corrupt.append((tracker.last_number + 1, tracker.last_number + 1))
+        return LogPage(tuple(found), tuple(corrupt), is_last=True)
+
+    async def _readable(self, name: TrackerName) -> LogContent:
+        """Return the content that has a tracker: this instance's, or that of one that is dead."""
+        if name in self.own.owned:
+            return self.own.content
+        owner = await self.owners.owner_of(name)
+        if owner is None:
+            return LogContent()
+        if owner.instance == self.owners.instance:
+            return self.own.content
+        if await self.owners.is_alive(owner.instance):
+            raise StorageUnavailable(
+                f"the log of {name[0]!r}, {name[1]!r} is that of another process, which is alive; take the tracker over"
+            )
+        return await self.sources.fenced(owner.instance)
+
+    async def cut(self, cuts: Sequence[tuple[str, str, int]]) -> None:
+        """Record cuts, and delete the ledgers that nobody needs any more."""
+        for topic, cursor, _ in cuts:
+            name = (topic, cursor)
+            if name not in self.own.owned:
+                owner = await self.owners.owner_of(name)
+                if owner is not None and not await self.owners.is_alive(owner.instance):
+                    with contextlib.suppress(SnapshotConflict):  # another process was faster: it is not ours to cut
+                        await self._moves.own(name, owner.epoch, owner.writer)
+        async with self.own.turn:
+            wanted = [((topic, cursor), through) for topic, cursor, through in cuts]
+            await self.own.write(lambda ledger_id: cut_items(self.own, ledger_id, wanted))
+            await self.own.delete_unneeded()
+
+    async def extents(self) -> list[LogExtent]:
+        """Return the trackers of this instance, and of instances that are dead, that have records; ascending."""
+        found = {
+            name: LogExtent(*name, self.own.owned[name].epoch, tracker.last_number, tracker.record_bytes)
+            for name, tracker in self.own.content.trackers.items()
+            if tracker.record_bytes and name in self.own.owned
+        }
+        for instance in await self.owners.instances():
+            if instance == self.owners.instance or await self.owners.is_alive(instance):
+                continue
+            if await self.sources.sweep(instance):
+                continue
+            content = await self.sources.fenced(instance)
+            for name, tracker in content.trackers.items():
+                owner = await self.owners.owner_of(name) if tracker.record_bytes and name not in found else None
+                if owner is not None and owner.instance == instance:
+                    found[name] = LogExtent(*name, owner.epoch, tracker.last_number, tracker.record_bytes)
+        return [found[name] for name in sorted(found)]
