@@ -57,6 +57,17 @@ class MergePlan:
     """Positions of the merged snapshot."""
 
 
+@dataclass(frozen=True, slots=True)
+class MergedSnapshot:
+    """A merged snapshot that is stored, and that the catalogue does not name yet."""
+
+    bucket_id: int
+    plan: MergePlan
+    length: int
+    """Bytes of all its entries."""
+    summary: bytes
+
+
 class SnapshotMerge:
     """Content of one merged snapshot. Each call of :meth:`plan` or :meth:`segments` reads the sources again."""
 

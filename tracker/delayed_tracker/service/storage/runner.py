@@ -3,7 +3,7 @@
 The order of steps inside an effect is the contract of ``delayed_tracker.core.engine.effects``: new object -> catalogue
 -> report -> delete the old. Catalogue writes of one tracker hold ``catalogue_lock`` and make their report before they
 release it. So after a barrier (clear) has been written, no older snapshot can stay in the catalogue unnoticed: its
-write either conflicts with the epoch, or is undone before the turn is released.
+write either conflicts with the epoch, or is undone before the lock is released.
 
 If the storage fails, an undo may be incomplete: the catalogue may still name a snapshot that the core does not have.
 Its bucket id is kept as debris, and the next catalogue write removes it in the same atomic step. After a failed merge,
@@ -34,7 +34,7 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.instruments.bucket_operations import EffectAccount
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.service.storage.merging import MergeSourceLost, MergeTooLarge, SnapshotMerge
+from delayed_tracker.service.storage.merging import MergedSnapshot, MergeSourceLost, MergeTooLarge, SnapshotMerge
 from delayed_tracker.service.storage.sealing import PreparedSnapshot, prepare, stored_result
 from delayed_tracker.service.storage.snapshot_writer import EffectResults, SnapshotWriter
 from delayed_tracker.service.telemetry.storage_log import (
@@ -52,6 +52,7 @@ from delayed_tracker.storage.errors import (
     SnapshotTooLarge,
     StorageError,
 )
+from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.summary import encode_summary
 
 Answer = TypeVar("Answer")
@@ -309,6 +310,49 @@ class EffectRunner:
                     self._note_lost(lost.bucket_id, lost, is_missing=lost.is_missing)
 
     async def _merge_and_report(self, effect: MergeSnapshots, begun_ms: float) -> bool:
+        source_ids = tuple(source.bucket_id for source in effect.sources)
+        try:
+            merged = await self._write_merged(effect)
+        except SnapshotTooLarge as error:
+            raise MergeTooLarge(error.message) from error
+        except StorageError as error:
+            self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
+            return False
+        async with self.catalogue_lock:
+            try:
+                state = await self.writer.attempt(lambda: self._storage.list(*self._key))
+            except StorageError as error:
+                self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
+                await self.writer.delete((merged.bucket_id,))
+                return False
+            sources = [source for source in state.entries if source.bucket_id in source_ids]
+            try:
+                await self._publish_merged(effect, merged, sources)
+            except SnapshotConflict:
+                return False
+            except StorageError as error:
+                self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
+                return False
+            plan = merged.plan
+            known = self._results.apply(
+                SnapshotsMerged(effect.effect_id, merged.bucket_id, plan.bounds, merged.length, plan.stored)
+            )
+            self._note_forgotten(known=known)
+            if known:
+                self._counters.snapshots_merged += 1
+                self._succeeded("merge", begun_ms, merged.bucket_id)
+                self._access.failures.succeeded(self._key, MERGE_FAILED)
+            else:
+                await self.writer.undo((merged.bucket_id,), sources)
+        return True
+
+    async def _write_merged(self, effect: MergeSnapshots) -> MergedSnapshot:
+        """Store the merged snapshot.
+
+        Raises:
+            MergeSourceLost, MergeTooLarge: it cannot be made.
+            SnapshotTooLarge, StorageUnavailable: it was not stored.
+        """
         largest = self._access.entry_bytes_max
         limits = self._limits
         merge = SnapshotMerge(
@@ -318,52 +362,33 @@ class EffectRunner:
             codec=limits.snapshot_codec,
             metadata_bytes_max=min(limits.snapshot_metadata_bytes_max, largest or limits.snapshot_metadata_bytes_max),
         )
-
-        source_ids = tuple(source.bucket_id for source in effect.sources)
+        plan = await merge.plan()
 
         async def create() -> int:
             async with aclosing(merge.segments()) as segments:
                 return await self.writer.create(plan.metadata, segments, effect.first, effect.last, epoch=effect.epoch)
 
-        try:
-            plan = await merge.plan()
-            bucket_id = await self.writer.attempt(create)
-        except SnapshotTooLarge as error:
-            raise MergeTooLarge(error.message) from error
-        except StorageError as error:
-            self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
-            return False
+        bucket_id = await self.writer.attempt(create)
         length = len(plan.metadata) + merge.segment_bytes
         summary = await self._access.offload(encode_summary, plan.bounds, plan.stored, length)
-        async with self.catalogue_lock:
-            try:
-                state = await self.writer.attempt(lambda: self._storage.list(*self._key))
-            except StorageError as error:
-                self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
-                await self.writer.delete((bucket_id,))
-                return False
-            sources = [source for source in state.entries if source.bucket_id in source_ids]
-            # What was acknowledged or cancelled since the bits were read need not come back after a crash.
-            lost = await self._access.offload(_consumed, plan.stored, self._results.still_tracked(effect))
-            entry = self.writer.entry(
-                bucket_id, effect.first, effect.last, summary, seal_number=effect.seal_number, consumed=lost
-            )
-            try:
-                await self.writer.publish((entry,), remove=source_ids, replaced=sources, epoch=effect.epoch)
-            except SnapshotConflict:
-                return False
-            except StorageError as error:
-                self.writer.failed(MERGE_FAILED, error, bucket_ids=source_ids)
-                return False
-            known = self._results.apply(SnapshotsMerged(effect.effect_id, bucket_id, plan.bounds, length, plan.stored))
-            self._note_forgotten(known=known)
-            if known:
-                self._counters.snapshots_merged += 1
-                self._succeeded("merge", begun_ms, bucket_id)
-                self._access.failures.succeeded(self._key, MERGE_FAILED)
-            else:
-                await self.writer.undo((bucket_id,), sources)
-        return True
+        return MergedSnapshot(bucket_id, plan, length, summary)
+
+    async def _publish_merged(
+        self, effect: MergeSnapshots, merged: MergedSnapshot, sources: Sequence[CatalogueEntry]
+    ) -> None:
+        """Put the merged snapshot in the place of its sources in the catalogue. Raises the errors of ``publish``."""
+        # What was acknowledged or cancelled since the bits were read need not come back after a crash.
+        consumed = await self._access.offload(_consumed, merged.plan.stored, self._results.still_tracked(effect))
+        entry = self.writer.entry(
+            merged.bucket_id,
+            effect.first,
+            effect.last,
+            merged.summary,
+            seal_number=effect.seal_number,
+            consumed=consumed,
+        )
+        source_ids = tuple(source.bucket_id for source in effect.sources)
+        await self.writer.publish((entry,), remove=source_ids, replaced=sources, epoch=effect.epoch)
 
     async def _read_entries(self, bucket_id: int, first: int, last: int) -> list[bytes]:
         return await self.writer.attempt(lambda: self._storage.get_bucket_snapshot_segments(bucket_id, first, last))
