@@ -99,6 +99,46 @@ async def test_an_import_is_fenced_by_who_changes_the_tracker_meanwhile(service,
     assert await stored_ids(service) == {entry.bucket_id for entry in state.entries}
 
 
+@pytest.mark.parametrize("was_open", [True, False], ids=["closed", "new"])
+async def test_who_opens_a_tracker_that_was_not_open_fences_the_import(service, two, was_open):
+    """The import has loaded it, and its epoch is not the new owner's: what that owner was answered stays."""
+    if was_open:
+        epoch = await opened(service)
+        await used(service, epoch)
+        await service.stub.CloseTracker(pb.CloseTrackerRequest(tracker=REF, epoch=epoch))
+    sent = requests(*two)
+    call = await half_sent(service, sent)
+    epoch = await opened(service)
+    await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + FAR_MS, 2, 0)))
+    pending = (await stats_of(service)).pending_count
+    for request in sent[4:]:
+        if not call.done():
+            await call.write(request)
+            await settle()
+    with suppress(asyncio.InvalidStateError):
+        await call.done_writing()
+    _, info, _ = await refused(call)
+    assert info.reason == "FENCED"
+    await until(lambda: not service.registry.imports)
+    await settle()
+    assert (await stats_of(service)).pending_count == pending
+    assert (await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + FAR_MS, 3, 0)))).added_count == 1
+    assert await stored_ids(service) == {entry.bucket_id for entry in (await catalogued(service)).entries}
+
+
+async def test_who_opens_a_new_tracker_during_the_exchange_has_an_epoch_of_its_own(service, two):
+    """The importer could not notice the new owner otherwise."""
+    gate = exchange_held(service)
+    importing = asyncio.ensure_future(imported(service, requests(*two)))
+    await until(lambda: gate.held_count == 1)
+    opening = asyncio.ensure_future(opened(service))
+    await settle()
+    gate.open()
+    answer = await importing
+    assert await opening > answer.epoch
+    assert (await stats_of(service)).pending_count == 14
+
+
 async def test_opens_wait_for_the_exchange(service, two):
     """An open during the catalogue write gets the imported tracker."""
     epoch = await opened(service)
@@ -117,16 +157,32 @@ async def test_opens_wait_for_the_exchange(service, two):
     assert (await stats_of(service)).pending_count == 14
 
 
-async def test_a_caller_that_goes_away_during_the_exchange_does_not_stop_it(service, two):
-    """The exchange is one step for the tracker, with or without a caller."""
-    await opened(service)
-    service.storage.before["replace"] = gate = Gate()
+def exchange_held(service):
+    """Let the catalogue write of an import wait, and return what lets it go on."""
+    gate = Gate()
+
+    async def hook(*_args, add=(), **_kwargs):
+        if add:
+            await gate()
+
+    service.storage.before["replace"] = hook
+    return gate
+
+
+@pytest.mark.parametrize("was_open", [True, False], ids=["open", "new"])
+async def test_a_caller_that_goes_away_during_the_exchange_does_not_stop_it(service, two, was_open):
+    """The exchange is one step for the tracker, with or without a caller, and whether it was open or not."""
+    if was_open:
+        await opened(service)
+    gate = exchange_held(service)
     importing = asyncio.ensure_future(imported(service, requests(*two)))
     await until(lambda: gate.held_count == 1)
     importing.cancel()
-    await settle()
-    gate.open()
     await until(lambda: not service.registry.imports)
+    assert service.registry.find_host(KEY) is not None
+    gate.open()
+    await settle()
+    assert (service.registry.find_host(KEY) is not None) == was_open
     assert await opened(service) > 2
     assert (await stats_of(service)).pending_count == 14
 

@@ -24,6 +24,7 @@ from tests.service.harness.shell import (
     failing,
     make_registry,
     settle,
+    until,
 )
 
 OLD, NEW = Position(2, 2), Position(1, 1)
@@ -388,3 +389,60 @@ async def test_another_process_that_owns_the_tracker_ends_the_move(life):
     assert life.registry.find_host(KEY) is None
     del life.storage.before["replace"]
     assert (await life.storage.inner.list(*KEY)).mark_delete_in_force <= OLD
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_who_opens_a_closed_tracker_while_it_is_moved_fences_the_mover(clock, durable):
+    """Both are answered an epoch, and these differ."""
+    life = Life(clock, durable=durable)
+    await life.begin()
+    await life.registry.close_tracker(KEY, life.epoch)
+    moving = asyncio.create_task(move_cursor(life.registry, KEY, life.epoch, NEW))
+    gate = await held(life, "replace")
+    opening = asyncio.create_task(life.registry.open(KEY, owner="second", mark_delete=None))
+    await settle()
+    gate.open()
+    moved, opened = await moving, await opening
+    assert opened.epoch > moved.epoch
+    host = life.registry.host(KEY)
+    assert (host.owner, opened.mark_delete) == ("second", NEW)
+    with pytest.raises(Fenced):
+        host.add(moved.epoch, bucketful(life.now_ms, 9))
+    await settle()
+    assert life.registry.find_host(KEY) is host
+    await life.registry.close()
+
+
+@pytest.mark.parametrize("operation", ["list", "replace"])
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_move_of_a_closed_tracker_goes_on_without_its_caller(clock, durable, operation):
+    """The tracker is not closed before the move has ended."""
+    life = Life(clock, durable=durable)
+    await life.begin()
+    await life.registry.close_tracker(KEY, life.epoch)
+    moving = asyncio.create_task(move_cursor(life.registry, KEY, life.epoch, NEW))
+    gate = await held(life, operation)
+    moving.cancel()
+    await settle()
+    assert life.registry.find_host(KEY) is not None
+    gate.open()
+    await settle()
+    assert life.registry.find_host(KEY) is None
+    _, opened = await open_tracker(life.registry)
+    assert opened.mark_delete == NEW
+    stored, unstored = life.kept
+    assert await life.tracked() == (stored | unstored if durable else stored)
+    await life.registry.close()
+
+
+async def held(life, operation):
+    """Let an operation of the storage that is a part of a move wait, and return what lets it go on."""
+    gate = Gate()
+
+    async def hook(*_args, **_kwargs):
+        if KEY in life.registry._removals:
+            await gate()
+
+    life.storage.before[operation] = hook
+    await until(lambda: gate.held_count == 1)
+    return gate

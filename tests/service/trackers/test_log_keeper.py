@@ -5,12 +5,15 @@ from dataclasses import replace
 import pytest
 
 from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.operations.clearing import delete_tracker
+from delayed_tracker.service.operations.importing import SnapshotImport
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
+from tests.service.harness.imports import sent, snapshot
 from tests.service.harness.registry_life import open_tracker, restarted
-from tests.service.harness.shell import KEY, OTHER, TINY, Gate, elapse, failing, make_registry
+from tests.service.harness.shell import KEY, OTHER, TINY, Gate, elapse, failing, make_registry, settle
 
 LARGE = replace(TINY, min_index_count_per_bucket=10**6, mutable_indexes_max=10**6, late_indexes_max=10**6)
 """Nothing is sealed by itself."""
@@ -180,6 +183,28 @@ async def test_a_tracker_that_nobody_opens_is_relieved(make, storage, clock, log
     _, reopened = await open_tracker(again)
     assert (reopened.recovered_count, reopened.bucket_count) == (2_000, 1)
     await again.close()
+
+
+async def test_a_relief_does_not_close_what_an_import_has_loaded(make, clock, log):
+    """The import goes on."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 10)
+    await registry.close_tracker(KEY, opened.epoch)
+    deadline_ms = clock.now_ms() + FAR_MS
+    stream = ImportStream(sent(snapshot(*((deadline_ms, 30, entry) for entry in range(7)))))
+    _, terms = await stream.terms()
+    buckets = stream.buckets()
+
+    async def relieved_midway():
+        async for bucket in buckets:
+            await registry._relieve_log(KEY)
+            yield bucket
+
+    adopted = await SnapshotImport(registry, KEY, terms).run(relieved_midway())
+    assert (adopted.replaced_count, adopted.tracked_count) == (10, 7)
+    await settle()
+    assert registry.find_host(KEY) is None
 
 
 async def test_records_are_counted_once_whether_their_tracker_is_open_or_not(make, clock, log):

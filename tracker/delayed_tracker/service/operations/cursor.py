@@ -23,19 +23,15 @@ async def move_cursor(registry: TrackerRegistry, key: TrackerKey, epoch: int, ma
         PollEnded, SnapshotConflict: likewise; the tracker was closed meanwhile, here or by another process.
     """
     await registry.until_recovered(key)
-    is_open = registry.find_host(key) is not None
-    if is_open:
-        host = await registry.loaded_host(key)
-        host.require_owner(epoch)
-    else:
-        await StoredTracker(key, registry.access, registry.unloaded_counters).state_at(epoch)
-        host = await registry.load(key)
-        epoch = host.epoch
-    try:
+    with registry.in_use(key):
+        if registry.find_host(key) is not None:
+            host = await registry.loaded_host(key)
+            host.require_owner(epoch)
+        else:
+            await StoredTracker(key, registry.access, registry.unloaded_counters).state_at(epoch)
+            host = await registry.load(key)
+            if not host.ownership.is_unclaimed:
+                raise Fenced(key, given_epoch=epoch, epoch=host.epoch, owner=host.owner)
+            epoch = host.ownership.use_epoch()
         await registry.until_not_leaving(key)
-        if not is_open and not host.ownership.is_unclaimed:
-            raise Fenced(key, given_epoch=epoch, epoch=host.epoch, owner=host.owner)
         return await registry.run_exclusive(key, host.ownership.move_cursor(epoch, mark_delete))
-    finally:
-        if not is_open:
-            registry.in_background(registry.unload_unclaimed(key))

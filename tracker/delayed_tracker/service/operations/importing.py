@@ -97,36 +97,38 @@ class SnapshotImport:
         if key in registry.imports:
             raise ImportUnderWay(key)
         registry.imports[key] = None
-        was_open = registry.find_host(key) is not None
         try:
-            host = await self._load()
-            epoch = registry.imports[key] = host.epoch
-            try:
-                async with aclosing(buckets):
-                    await self._stage(buckets, host, epoch)
-                plan = await self._plan(host)
-                await registry.until_not_leaving(key)
-            except BaseException:
-                # In the background: if the caller was cancelled, it must not wait for the deletion.
-                registry.in_background(self._discard(host))
-                raise
-            # From here on, the import continues even if the caller goes away.
-            terms = self._terms
-            adopting = host.ownership.adopt(
-                epoch,
-                self._staged,
-                plan,
-                owner=terms.owner,
-                mark_delete=terms.mark_delete,
-                offered_through=terms.offered_through,
-            )
-            adopted = await registry.run_exclusive(key, adopting)
-            registry.events.imported(key, adopted)
-            return adopted
+            with registry.in_use(key):
+                adopted = await self._replace_by(buckets)
         finally:
             del registry.imports[key]
-            if not was_open:
-                registry.in_background(registry.unload_unclaimed(key))
+        registry.events.imported(key, adopted)
+        return adopted
+
+    async def _replace_by(self, buckets: AsyncGenerator[IncomingBucket, None]) -> Adopted:
+        """Stage the buckets, and put them in the place of everything that the tracker has."""
+        registry, key, terms = self._registry, self._key, self._terms
+        host = await self._load()
+        epoch = registry.imports[key] = host.ownership.use_epoch()
+        try:
+            async with aclosing(buckets):
+                await self._stage(buckets, host, epoch)
+            plan = await self._plan(host)
+            await registry.until_not_leaving(key)
+        except BaseException:
+            # In the background: if the caller was cancelled, it must not wait for the deletion.
+            registry.in_background(self._discard(host))
+            raise
+        # From here on, the import continues even if the caller goes away.
+        adopting = host.ownership.adopt(
+            epoch,
+            self._staged,
+            plan,
+            owner=terms.owner,
+            mark_delete=terms.mark_delete,
+            offered_through=terms.offered_through,
+        )
+        return await registry.run_exclusive(key, adopting)
 
     async def _load(self) -> TrackerHost:
         """Return the tracker's host, at the expected epoch."""

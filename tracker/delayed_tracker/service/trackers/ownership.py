@@ -20,7 +20,15 @@ from delayed_tracker.storage.protocol import CatalogueEntry
 class Ownership:
     """Changes of the owner, each under a new epoch that is durable before it is answered."""
 
-    __slots__ = ("_gate", "_is_moving_cursor", "_shared", "add_log_missing", "is_adopting", "is_unclaimed")
+    __slots__ = (
+        "_gate",
+        "_is_epoch_used",
+        "_is_moving_cursor",
+        "_shared",
+        "add_log_missing",
+        "is_adopting",
+        "is_unclaimed",
+    )
 
     def __init__(self, gate: TrackerGate, shared: SharedComponents) -> None:
         self.is_unclaimed = True
@@ -29,6 +37,7 @@ class Ownership:
         """True if the tracker was recovered without the add log of its last owner."""
         self.is_adopting = False
         """True while an import replaces the buckets in the catalogue."""
+        self._is_epoch_used = False
         self._is_moving_cursor = False
         self._gate = gate
         self._shared = shared
@@ -45,11 +54,11 @@ class Ownership:
         if self._is_moving_cursor:
             async with self._gate.runner.catalogue_lock:  # an owner must not be told a position that a crash undoes
                 self._gate.require_core()
-        if self.is_unclaimed:
-            # The recovery has recorded an epoch that no owner has yet.
-            self.is_unclaimed = False
+        is_first, self.is_unclaimed = self.is_unclaimed, False
+        if is_first:
             recovered_count = self._gate.require_core().stats().recovered_count
-        else:
+        # If not, the recovery has recorded an epoch that nobody uses yet.
+        if self._is_epoch_used or not is_first:
             with self._gate.held():
                 await self._raise_epoch(owner)
         self._gate.owner = owner
@@ -64,6 +73,11 @@ class Ownership:
             bucket_count=sum(tracked_count > 0 for tracked_count, _ in core.stored_counts().values()),
             add_log_missing=self.add_log_missing,
         )
+
+    def use_epoch(self) -> int:
+        """Return the epoch for an operation of a caller who need not own the tracker; the next open fences it."""
+        self._is_epoch_used = True
+        return self._gate.epoch
 
     async def _raise_epoch(self, owner: str) -> None:
         async with self._gate.runner.catalogue_lock:

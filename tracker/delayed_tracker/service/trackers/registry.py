@@ -7,9 +7,10 @@ tracker never wait for those of another.
 import asyncio
 import enum
 import random
+from collections import Counter
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -153,6 +154,8 @@ class TrackerRegistry:
         )
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
+        self._use_counts: Counter[TrackerKey] = Counter()
+        """Operations that use a tracker, opened or not."""
         self._background: set[asyncio.Task[None]] = set()
         self.imports: dict[TrackerKey, int | None] = {}
         """Imports in flight. The value is the epoch under which an import stores snapshots; None until it is known."""
@@ -317,12 +320,26 @@ class TrackerRegistry:
                 host.touch()
                 return host
 
-    async def unload_unclaimed(self, key: TrackerKey) -> None:
-        """Close a tracker that was loaded for one operation, unless it was opened since."""
-        if self._recoveries.is_recovering(key):
-            await self._recoveries.until_over(self._hosts[key])
+    @contextmanager
+    def in_use(self, key: TrackerKey) -> Iterator[None]:
+        """Keep a tracker that nobody has opened in memory during the block; it is closed when its last user has ended."""
+        self._use_counts[key] += 1
+        try:
+            yield
+        finally:
+            self._use_counts[key] -= 1
+            if not self._use_counts[key]:
+                del self._use_counts[key]
+            self.in_background(self._close_unused(key))
+
+    async def _close_unused(self, key: TrackerKey) -> None:
+        """Close a tracker that nobody has opened, unless it is in use; first wait for work that has lost its caller."""
+        with suppress(ShuttingDown):
+            await self.until_recovered(key)
         host = self._hosts.get(key)
-        if host is not None and host.state is HostState.READY and host.ownership.is_unclaimed:
+        if host is None or host.state is not HostState.READY or key in self._use_counts:
+            return
+        if host.ownership.is_unclaimed:
             self.begin_close(host, "CLOSED")
 
     async def run_exclusive(self, key: TrackerKey, work: Coroutine[None, None, Answer]) -> Answer:
@@ -454,9 +471,10 @@ class TrackerRegistry:
         """
         if await self._cut_void_records(key):
             return
-        host = await self.load(key)
-        host.seal_open_buckets()
-        await self.unload_unclaimed(key)
+        with self.in_use(key):
+            host = await self.load(key)
+            host.seal_open_buckets()
+        await self._close_unused(key)
         if (closing := self._closings.get(key)) is not None:
             await asyncio.wait([closing])
 
