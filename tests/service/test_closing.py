@@ -6,6 +6,7 @@ import dataclasses
 import pytest
 
 from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from tests.service.harness.shell import KEY, TINY, Gate, bucketful, elapse, make_registry, settle
 
 FAR_MS = 1_000_000
@@ -44,8 +45,8 @@ async def test_a_merge_that_ends_while_its_tracker_closes_leaves_no_orphans(merg
     assert len(stored) == 2
 
 
-async def test_an_unreadable_summary_costs_the_checkpoint_of_its_own_bucket_only(registry, storage, clock):
-    """Consumption of the other bucket is recorded, and the unreadable summary is counted."""
+async def test_an_unreadable_summary_costs_a_read_of_its_own_snapshot(registry, storage, clock):
+    """Consumption of both buckets is recorded, and the unreadable summary is counted."""
     opened = await registry.open(KEY, owner="tests", mark_delete=None)
     host = registry.host(KEY)
     for ledger in (1, 2, 3):
@@ -59,5 +60,7 @@ async def test_an_unreadable_summary_costs_the_checkpoint_of_its_own_bucket_only
     assert registry.counters.summaries_unreadable == 1
     assert registry.counters.checkpoints_failed == 0
     entries = {entry.bucket_id: entry for entry in (await storage.inner.list(*KEY)).entries}
-    assert not entries[first.bucket_id].consumed
-    assert entries[second.bucket_id].consumed
+    for ledger, bucket in enumerate((first, second), start=1):
+        consumed = PositionBitmap.deserialize(entries[bucket.bucket_id].consumed)
+        assert list(consumed.to_columns()) == [(ledger, 0)]
+    assert storage.calls.count("get_bucket_snapshot_metadata") == 1

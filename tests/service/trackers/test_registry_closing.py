@@ -93,6 +93,7 @@ async def test_a_checkpoint_that_fails_costs_duplicates_only(registry, storage, 
     """A failed checkpoint is counted, and the close succeeds."""
     host, opened = await open_tracker(registry)
     await fill(host, opened.epoch, clock)
+    host.cancel(opened.epoch, PositionColumns.of([(1, 0)]))
     storage.before["list"] = failing(down())
     await registry.close_tracker(KEY, opened.epoch)
     assert registry.counters.checkpoints_failed == 1

@@ -43,7 +43,7 @@ class EffectCounters:
     summaries_unreadable: int = 0
     """Catalogue summaries that did not decode.
 
-    A recovery then reads the snapshot; a close does not record consumed positions.
+    A recovery or a checkpoint then reads the snapshot.
     """
 
     def add(self, other: "EffectCounters") -> None:

@@ -12,13 +12,14 @@ from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.storage.codec.codec import decode_metadata
+from delayed_tracker.service.storage.consumed_positions import (
+    READS_AT_ONCE_MAX,
+    snapshot_positions,
+    summary_positions,
+    without,
+)
 from delayed_tracker.storage.concurrent import all_answers
-from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound, StorageFormatUnsupported
 from delayed_tracker.storage.protocol import CatalogueEntry
-from delayed_tracker.storage.summary import decode_summary
-
-_READS_AT_ONCE_MAX = 8
 
 
 async def fallen_entries(
@@ -42,34 +43,11 @@ async def fallen_entries(
     """
 
     async def fallen(entry: CatalogueEntry) -> CatalogueEntry:
-        stored = _summary_bits(entry) or await _snapshot_bits(entry.bucket_id, access, counters)
+        stored = summary_positions(entry) or await snapshot_positions(entry.bucket_id, access, counters)
         known = None if mark_delete == BEFORE_ALL else mark_delete
         if stored is None:  # a recovery drops the bucket, and has the dispatcher replay what it had
             return replace(entry, mark_delete=known)
-        consumed = await access.offload(_without, stored, remaining.get(entry.bucket_id))
+        consumed = await access.offload(without, stored, remaining.get(entry.bucket_id))
         return replace(entry, mark_delete=known, consumed=consumed)
 
-    return await all_answers([partial(fallen, entry) for entry in entries], at_once=_READS_AT_ONCE_MAX)
-
-
-def _summary_bits(entry: CatalogueEntry) -> PositionBitmap | None:
-    try:
-        return decode_summary(entry.summary).bits.copy() if entry.summary else None
-    except (SnapshotCorrupt, StorageFormatUnsupported):
-        return None  # the snapshot's metadata has the same content
-
-
-async def _snapshot_bits(bucket_id: int, access: StorageAccess, counters: EffectCounters) -> PositionBitmap | None:
-    """Return the positions that a snapshot's metadata names; None if it is missing or corrupt."""
-    try:
-        stored = await access.attempt(partial(access.storage.get_bucket_snapshot_metadata, bucket_id), counters)
-        metadata = await access.offload(decode_metadata, stored)
-    except (SnapshotNotFound, SnapshotCorrupt):
-        return None
-    return metadata.positions()
-
-
-def _without(stored: PositionBitmap, tracked: PositionBitmap | None) -> bytes:
-    if tracked is not None:
-        stored.subtract(tracked)
-    return stored.serialize() if stored else b""
+    return await all_answers([partial(fallen, entry) for entry in entries], at_once=READS_AT_ONCE_MAX)

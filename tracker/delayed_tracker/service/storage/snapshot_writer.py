@@ -6,7 +6,7 @@ catalogue write.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from delayed_tracker.core.engine.effect_results import EffectResult
@@ -17,12 +17,12 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.access import StorageAccess
+from delayed_tracker.service.storage.consumed_positions import consumed_entries
 from delayed_tracker.service.storage.cursor_fall import fallen_entries
 from delayed_tracker.service.telemetry.storage_log import CHECKPOINT_FAILED, FENCED
-from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, StorageError, StorageFormatUnsupported
+from delayed_tracker.storage.errors import SnapshotConflict, StorageError
 from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, Mark, StoredThrough
 from delayed_tracker.storage.publication import Claim, Publication, catalogue_entry
-from delayed_tracker.storage.summary import decode_summary
 
 Answer = TypeVar("Answer")
 
@@ -60,16 +60,6 @@ class EffectResults(Claim, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """Catalogue entries to write, and the buckets that are left out."""
-
-    moved: list[CatalogueEntry]
-    """Entries whose ``consumed`` has changed, with the new value."""
-    unreadable: list[int]
-    """Ids of buckets whose summary does not decode. Their consumed positions return as duplicates."""
-
-
-@dataclass(frozen=True, slots=True)
 class Consumption:
     """State of a tracker at one moment, as far as the catalogue may have to learn of it."""
 
@@ -84,33 +74,6 @@ class Consumption:
     def is_empty(self) -> bool:
         """True if the catalogue has nothing to learn."""
         return not self.remaining and not self.gone and self.mark is None
-
-
-def checkpointed(entries: Sequence[CatalogueEntry], remaining: Mapping[int, PositionBitmap]) -> Checkpoint:
-    """Return the changes that a close must record.
-
-    Consumed positions only reduce the duplicates after a restart. One that is not recorded is tracked again. A recorded
-    one that was not consumed returns with the dispatcher's replay.
-
-    Args:
-        entries: the present catalogue. Foreign entries, which have no summary, are not changed.
-        remaining: for each bucket id, the positions that are still tracked.
-    """
-    moved, unreadable = [], []
-    for entry in entries:
-        tracked = remaining.get(entry.bucket_id)
-        if tracked is None or not entry.summary:
-            continue
-        try:
-            consumed = decode_summary(entry.summary).bits.copy()
-        except (SnapshotCorrupt, StorageFormatUnsupported):
-            unreadable.append(entry.bucket_id)
-            continue
-        consumed.subtract(tracked)
-        stored = consumed.serialize() if consumed else b""
-        if stored != entry.consumed:
-            moved.append(replace(entry, consumed=stored))
-    return Checkpoint(moved, unreadable)
 
 
 class SnapshotWriter(Publication):
@@ -261,7 +224,8 @@ class SnapshotWriter(Publication):
     async def record_consumed(self, look: Callable[[], Consumption]) -> Consumption | None:
         """Record the consumed positions of each bucket, and remove deleted buckets from the catalogue, in one write.
 
-        It is tried once, after what an earlier write has left to undo. A failure is logged and counted: without an add log, these positions are delivered again.
+        It is tried once, after what an earlier write has left to undo. A failure is logged and counted: without an add
+        log, these positions are delivered again.
 
         Args:
             look: returns the state to record. It is called when no other write to the catalogue is under way.
@@ -280,9 +244,9 @@ class SnapshotWriter(Publication):
                 ids: list[int] = []
                 if consumption.remaining or gone:
                     known = await self._storage.list(*self._tracker)
-                    checkpoint = await self._access.offload(checkpointed, known.entries, consumption.remaining)
-                    self._counters.summaries_unreadable += len(checkpoint.unreadable)
-                    moved = checkpoint.moved
+                    moved = await consumed_entries(
+                        known.entries, consumption.remaining, access=self._access, counters=self._counters
+                    )
                     ids = [entry.bucket_id for entry in known.entries if entry.bucket_id in gone]
                 if moved or ids or mark is not None:
                     await self._storage.replace(

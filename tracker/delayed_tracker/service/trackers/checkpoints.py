@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Final
 
 from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.errors import TrackerBroken, TrackerNotOpen
 from delayed_tracker.service.storage.snapshot_writer import Consumption
 from delayed_tracker.service.trackers.components import HostState
@@ -38,15 +39,8 @@ class Checkpoints:
 
         def look() -> Consumption:
             core = self._gate.require_core()
-            stored = core.stored_counts()
-            counts.update((bucket_id, tracked_count) for bucket_id, (tracked_count, _) in stored.items())
-            changed = [
-                bucket_id
-                for bucket_id, (tracked_count, sealed_count) in stored.items()
-                if self._recorded.get(bucket_id, sealed_count) != tracked_count
-            ]
-            mark = self._mark(core, core.contained_through())
-            return Consumption(core.remaining(changed) if changed else {}, mark=mark)
+            counts.update((bucket_id, tracked_count) for bucket_id, (tracked_count, _) in core.stored_counts().items())
+            return Consumption(self._changed(core), mark=self._mark(core, core.contained_through()))
 
         with suppress(TrackerNotOpen, TrackerBroken), self._gate.held():
             recorded = await self._gate.runner.writer.record_consumed(look)
@@ -62,13 +56,22 @@ class Checkpoints:
             return
         runner = self._gate.runner
         mark = None if self._gate.log is None else self._mark(core, core.contained_through())
-        consumption = Consumption(core.remaining(), core.undeleted() | runner.stale_catalogue_ids, mark)
+        consumption = Consumption(self._changed(core), core.undeleted() | runner.stale_catalogue_ids, mark)
         # A catalogue that has nothing to learn may be busy, and the close need not wait for it.
         if consumption.is_empty:
             return
         recorded = await runner.writer.record_consumed(lambda: consumption)
         if recorded is not None and mark is not None:
             await self._gate.cut_log(mark.number)
+
+    def _changed(self, core: TrackerCore) -> Mapping[int, PositionBitmap]:
+        """Return what each stored bucket tracks of which the catalogue may not know what is consumed."""
+        changed = [
+            bucket_id
+            for bucket_id, (tracked_count, sealed_count) in core.stored_counts().items()
+            if self._recorded.get(bucket_id, sealed_count) != tracked_count
+        ]
+        return core.remaining(changed) if changed else {}
 
     def _mark(self, core: TrackerCore, through: int) -> LogMark:
         return LogMark(through, core.offered_through, self._log_id, self._gate.stored_through())
