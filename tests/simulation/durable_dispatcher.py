@@ -182,7 +182,6 @@ class DurableDispatcher(World):
     async def _hand_off(self, epoch, **terms):
         try:
             host = await self.loaded()
-            await host.wait_for_window()
             delivery = await host.poll(epoch, **terms)
         except (StorageError, Recovering) as error:
             raise PollEnded(KEY, error.reason) from error

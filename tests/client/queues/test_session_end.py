@@ -108,6 +108,35 @@ async def test_an_end_that_failed_can_be_repeated(service, client, method):
     assert [name for name, _ in service.requests] == ["OpenTracker", method, method]
 
 
+@pytest.mark.parametrize("method", ["CloseTracker", "DeleteTracker"])
+async def test_an_end_that_was_cancelled_while_adds_were_sent_can_be_repeated(service, method):
+    """The tracker would stay loaded otherwise, and the program believe that it is not."""
+    answers = {"CloseTracker": pb.CloseTrackerResponse(), "DeleteTracker": pb.DeleteTrackerResponse(deleted_count=1)}
+    service.on(method, answers[method])
+    arrived, answered = asyncio.Event(), asyncio.Event()
+
+    async def answer_late(request, context):
+        arrived.set()
+        await answered.wait()
+        return pb.AddMessagesResponse(added_count=1)
+
+    service.on("AddMessages", answer_late)
+    async with DelayedTrackerClient.connect(service.address) as client:
+        session = await client.open_tracker(TOPIC, "billing")
+        adding = asyncio.ensure_future(session.add(1, 1, 1))
+        await arrived.wait()
+        end = session.close if method == "CloseTracker" else session.delete
+        ending = asyncio.ensure_future(end())
+        await asyncio.sleep(0)
+        ending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ending
+        answered.set()
+        await end()
+        await asyncio.wait([adding])
+    assert [name for name, _ in service.requests] == ["OpenTracker", "AddMessages", method]
+
+
 async def test_a_session_that_is_dropped_goes_without_a_word(service):
     """A session that is dropped after adds, a poll and an ack leaves no object and no asyncio warning."""
     said: list[dict[str, object]] = []

@@ -146,7 +146,7 @@ async def test_after_a_failed_fsync_nothing_is_written(life, clock):
     gate = life.log.before["append"] = Gate()
     life.add(tracker, added(), removed())
     waits = [
-        asyncio.create_task(life.writer.wait_for_window()),
+        asyncio.create_task(life.writer.wait_for_window(tracker)),
         asyncio.create_task(life.writer.until_durable(tracker, 1)),
     ]
     await settle()
@@ -157,7 +157,7 @@ async def test_after_a_failed_fsync_nothing_is_written(life, clock):
     assert isinstance(window, LogBroken)
     assert isinstance(durable, StorageUnavailable)
     assert life.writer.is_broken
-    for refused in (life.writer.wait_for_window(), life.writer.until_durable(tracker, 2)):
+    for refused in (life.writer.wait_for_window(tracker), life.writer.until_durable(tracker, 2)):
         with pytest.raises(LogBroken):
             await refused
     with pytest.raises(LogBroken):
@@ -200,13 +200,13 @@ async def test_acknowledgements_wait_for_a_window_that_is_full_by_count(life):
     await settle()
     assert not gate.held_count  # nobody waits for consumed positions
     life.add(tracker, removed(1))
-    await life.writer.wait_for_window()
+    await life.writer.wait_for_window(tracker)
     await settle()
     assert gate.held_count == 1
     life.add(tracker, removed(4))
-    await life.writer.wait_for_window()
+    await life.writer.wait_for_window(tracker)
     life.add(tracker, removed(1))
-    waiting = asyncio.create_task(life.writer.wait_for_window())
+    waiting = asyncio.create_task(life.writer.wait_for_window(tracker))
     await settle()
     assert (waiting.done(), life.writer.unwritten_removed_count) == (False, 10)
     gate.open()
@@ -231,13 +231,79 @@ async def test_acknowledgements_wait_for_a_window_that_is_full_by_time(life, clo
     life.faulty.plan = DOWN
     life.add(tracker, removed())
     await elapse(clock, 199)
-    await life.writer.wait_for_window()
+    await life.writer.wait_for_window(tracker)
     await elapse(clock, 1)
-    waiting = asyncio.create_task(life.writer.wait_for_window())
+    waiting = asyncio.create_task(life.writer.wait_for_window(tracker))
     await elapse(clock, 10_000)
     assert not waiting.done()
     life.faulty.plan = FaultPlan()
     await elapse(clock, 5_000)
+    await waiting
+
+
+async def test_the_window_of_what_a_commit_leaves_goes_on(life, clock, monkeypatch):
+    """A commit of a limited size does not have the consumed position that has begun the window."""
+    monkeypatch.setattr("delayed_tracker.service.storage.log_writer._COMMIT_BYTES_MAX", 1)
+    tracker, other = await life.tracker(), await life.tracker(OTHER)
+    gate = life.log.before["append"] = Gate()
+    life.add(other, added())
+    life.add(tracker, removed())
+    life.writer.write_now()
+    await elapse(clock, 150)
+    assert gate.held_count == 1
+    gate.open()
+    life.log.before["append"] = Gate()
+    await elapse(clock, 50)
+    assert (life.writer.unwritten_removed_count, life.writer.window_is_full) == (1, True)
+
+
+async def test_a_tracker_that_is_closed_during_a_commit_that_fails_holds_up_nobody(life, clock):
+    """It has nothing to write any more, and the others are written with the next commit."""
+    tracker, other = await life.tracker(), await life.tracker(OTHER)
+    gate = life.log.before["append"] = Gate()
+    life.add(tracker, added())
+    life.writer.write_now()
+    await settle()
+    life.add(other, added())
+    waiting = asyncio.create_task(life.writer.until_durable(other, 1))
+    await settle()
+    life.writer.retire(tracker)
+    life.log.before["append"] = failing(None)
+    life.log.after["append"] = failing(StorageUnavailable("one commit fails"))
+    gate.open()
+    with pytest.raises(StorageUnavailable):
+        await waiting
+    await elapse(clock, 1_000)
+    await life.writer.until_durable(other, 1)
+    assert (await life.numbers(), await life.numbers(OTHER)) == ([1], [1])
+    assert (life.writer.failure, life.writer.pending_bytes) == (None, 0)
+
+
+async def test_an_error_that_nobody_expects_loses_nothing(life, clock):
+    """Callers are told that the outcome is unknown, and the next commit has the records."""
+    tracker = await life.tracker()
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    life.log.before["append"] = failing(RuntimeError("a bug"))
+    life.add(tracker, added())
+    with pytest.raises(StorageUnavailable, match="a bug"):
+        await life.writer.until_durable(tracker, 1)
+    await settle()
+    assert [str(error) for error in told] == ["a bug"]
+    await life.writer.until_durable(tracker, 1)
+    assert await life.numbers() == [1]
+
+
+async def test_who_waits_for_the_window_is_told_when_the_tracker_is_closed(life, clock):
+    """The log may not work for long; the call then finds that there is no tracker."""
+    tracker = await life.tracker()
+    life.faulty.plan = DOWN
+    life.add(tracker, removed(10))
+    waiting = asyncio.create_task(life.writer.wait_for_window(tracker))
+    await elapse(clock, 1_000)
+    assert not waiting.done()
+    life.writer.retire(tracker)
+    await settle()
     await waiting
 
 

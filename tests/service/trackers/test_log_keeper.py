@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.service.errors import Overloaded
 from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.operations.clearing import delete_tracker
@@ -122,7 +123,7 @@ async def test_a_cut_reads_the_catalogue_only_if_something_was_consumed(make, st
 
 
 async def test_a_checkpoint_that_fails_cuts_nothing(make, storage, clock, log):
-    """The records are cut after the catalogue has what they say, never before."""
+    """The records are cut after the catalogue has what they say, never before; that is tried again without an occasion."""
     registry = await make(2**20)
     host, opened = await open_tracker(registry)
     await add(host, opened.epoch, clock, 100)
@@ -130,10 +131,68 @@ async def test_a_checkpoint_that_fails_cuts_nothing(make, storage, clock, log):
     host.seal(opened.epoch)
     storage.after["create_bucket_snapshot"] = _failing_later(storage, "replace")
     await elapse(clock, 1_000)
-    assert host.counters.checkpoints_failed == 1
+    assert host.counters.checkpoints_failed >= 1
+    assert registry.log_keeper.checkpoint_count == 0
     assert await logged_bytes(log) == host.log_bytes == size
     del storage.before["replace"]
-    await host.checkpoint()
+    await elapse(clock, 10_000)
+    assert await logged_bytes(log) == host.log_bytes == 0
+    assert registry.log_keeper.checkpoint_count == 1
+
+
+async def test_a_log_that_became_full_during_an_outage_is_cut_when_the_storage_is_back(make, storage, clock, log):
+    """A full log takes nothing whose commit would be an occasion, and everything in it is consumed."""
+    registry = await make(2**20)
+    host, opened = await open_tracker(registry)
+    storage.before["replace"] = failing(*[StorageUnavailable("down")] * 10**6)
+    with pytest.raises(Overloaded):
+        await _add_and_cancel(host, opened.epoch, clock)
+    assert host.counters.checkpoints_failed
+    await elapse(clock, 120_000)
+    del storage.before["replace"]
+    await elapse(clock, 10_000)
+    assert host.log_bytes == registry.log.log_bytes == 0
+    await add(host, opened.epoch, clock, 1, ledger=10**6)
+
+
+async def _add_and_cancel(host, epoch, clock):
+    """Fill the log with what is consumed already."""
+    for ledger in range(1, 10_000):
+        positions = await add(host, epoch, clock, 1_000, ledger=ledger)
+        host.cancel(epoch, positions)
+        await host.until_durable()
+        await elapse(clock, 1_000)
+
+
+@pytest.mark.parametrize("operation", ["list_bucket_snapshots", "create_bucket_snapshot"])
+async def test_a_tracker_that_could_not_be_relieved_is_tried_again(make, storage, clock, log, operation):
+    """The full log is that of a tracker that nobody opens."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 2_000)
+    again = await restarted(registry, storage, clock, **options(log, host.log_bytes + 100))
+    other, other_opened = await open_tracker(again, OTHER)
+    storage.before[operation] = failing(*[StorageUnavailable("down")] * 10**6)
+    await add(other, other_opened.epoch, clock, 1)
+    await elapse(clock, 120_000)
+    assert await logged_bytes(log)
+    del storage.before[operation]
+    await elapse(clock, 60_000)
+    assert await logged_bytes(log) == 0
+    await again.close()
+
+
+async def test_a_cut_that_fails_is_tried_again(make, clock, log, monkeypatch):
+    """The catalogue has what the records say, and the log still has them."""
+    registry = await make(2**20)
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 100)
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "cut", failing(*[StorageUnavailable("down")] * 100))
+        host.seal(opened.epoch)
+        await elapse(clock, 5_000)
+        assert await logged_bytes(log)
+    await elapse(clock, 10_000)
     assert await logged_bytes(log) == 0
 
 

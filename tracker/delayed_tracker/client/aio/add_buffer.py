@@ -70,11 +70,13 @@ class AddBuffer:
             return await outcome
 
     async def close(self) -> None:
-        """Send the buffered adds and refuse more; closing twice is harmless."""
+        """Send the buffered adds and refuse more; closing twice is harmless, also if the first was cancelled."""
         self._closed = True
         self._enough.set()
         if self._sender is not None:
-            await self._sender
+            await asyncio.wait([self._sender])  # which goes on if this is cancelled
+            if not self._sender.cancelled():
+                self._sender.result()
 
     async def _send_batches(self) -> None:
         try:

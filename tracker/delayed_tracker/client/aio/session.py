@@ -258,8 +258,8 @@ class TrackerSession(TrackerView):
 
     async def _unload(self, exchange: Exchange[Result]) -> Result:
         self._calls.require_open()
-        await self.leave()
         with self._end.unloading():
+            await self.leave()
             return await self._calls.perform(exchange)
 
     async def leave(self) -> None:

@@ -268,8 +268,8 @@ class TrackerSession(TrackerView):
 
     def _unload(self, exchange: Exchange[Result]) -> Result:
         self._calls.require_open()
-        self.leave()
         with self._end.unloading():
+            self.leave()
             return self._calls.perform(exchange)
 
     def leave(self) -> None:

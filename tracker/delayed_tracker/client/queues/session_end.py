@@ -30,7 +30,7 @@ class SessionEnd:
 
     @contextmanager
     def unloading(self) -> Iterator[None]:
-        """Run the call that unloads the tracker; if it fails, it may be repeated."""
+        """Send what is buffered and unload the tracker in the block; if that fails, it may be repeated."""
         try:
             yield
         except BaseException:

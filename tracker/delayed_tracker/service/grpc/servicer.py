@@ -142,8 +142,6 @@ class TrackerServicer(InspectionServicer):
             self._registry.calls.answers.require_room()  # a poll whose answer has no room must take no messages
             return context.cancelled() or context.done()
 
-        if not lease_ms:
-            await host.wait_for_window()
         delivery = await host.poll(
             epoch,
             max_count=request.max_messages,

@@ -61,7 +61,12 @@ class DurableChanges:
 
     async def wait_for_window(self) -> None:
         """Wait while too many consumed positions are unwritten; see ``LogWriter.wait_for_window``."""
-        await self._writer.wait_for_window()
+        await self._writer.wait_for_window(self._log)
+
+    @property
+    def window_is_full(self) -> bool:
+        """True if :meth:`wait_for_window` would wait now."""
+        return self._writer.window_is_full
 
     def record(self, changes: list[Change], last_number: int) -> None:
         """Take the changes of one step; the last of them has the number ``last_number``."""
@@ -79,6 +84,6 @@ class DurableChanges:
         """Return the bytes of the commits that end at or before a number."""
         return self._log.cuttable_bytes(through)
 
-    async def cut(self, through: int) -> None:
-        """Remove the records up to a number, which the catalogue contains; a failure leaves them for the next cut."""
-        await self._writer.cut(self._log, through)
+    async def cut(self, through: int) -> bool:
+        """Remove the records up to a number, which the catalogue contains; return False if that failed."""
+        return await self._writer.cut(self._log, through)

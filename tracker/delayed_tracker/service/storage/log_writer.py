@@ -21,7 +21,7 @@ from delayed_tracker.service.storage.tracker_log import TrackerLog
 from delayed_tracker.service.telemetry.storage_log import AddLogEvents
 from delayed_tracker.storage.add_log import AddLog, LogAppend
 from delayed_tracker.storage.codec.log_records import encode_change
-from delayed_tracker.storage.errors import LogBroken, StorageError
+from delayed_tracker.storage.errors import LogBroken, StorageError, StorageUnavailable
 
 _COMMIT_BYTES_MAX: Final = 8 * 2**20
 """A commit takes no further tracker from this size on, so that none waits long for its commit."""
@@ -113,7 +113,8 @@ class LogWriter:
         return Overloaded(f"{said}, and nothing was applied", retry_after_ms=self.limits.retry_after_ms)
 
     @property
-    def _window_is_full(self) -> bool:
+    def window_is_full(self) -> bool:
+        """True if as many consumed positions are unwritten, or for as long, as a crash may hand out again."""
         if self.log_bytes >= _CONSUMPTION_SHARE * self.limits.add_log_bytes_max:
             return True
         if self.unwritten_removed_count >= self.limits.consumption_window_positions:
@@ -121,13 +122,13 @@ class LogWriter:
         begun_ms = self._window_begun_ms if self._commit_window_begun_ms is None else self._commit_window_begun_ms
         return begun_ms is not None and self._clock.elapsed_ms() - begun_ms >= self.limits.consumption_window_ms
 
-    async def wait_for_window(self) -> None:
-        """Wait while as many consumed positions are unwritten, or for as long, as a crash may hand out again.
+    async def wait_for_window(self, tracker: TrackerLog) -> None:
+        """Wait while :attr:`window_is_full`, or until the tracker is closed.
 
         Raises:
             LogBroken: nothing is written any more.
         """
-        while self._window_is_full:
+        while self.window_is_full and not tracker.is_lost:
             self._require_unbroken()
             self.write_now()
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -190,7 +191,9 @@ class LogWriter:
         backoff_ms = float(self.limits.storage_backoff_ms)
         while self._waiting:
             batch, parts = self._batch()
-            self._commit_window_begun_ms, self._window_begun_ms = self._window_begun_ms, None
+            self._commit_window_begun_ms = self._window_begun_ms
+            if not self._waiting:  # else consumed positions may be among what this commit leaves
+                self._window_begun_ms = None
             try:
                 refused = await self.log.append(parts, writer=self.name)
             except StorageError as error:
@@ -200,6 +203,9 @@ class LogWriter:
                 await self._pause(backoff_ms * (0.5 + self._rng.random() / 2))
                 backoff_ms = min(2 * backoff_ms, _BACKOFF_MAX_MS)
                 continue
+            except Exception as error:
+                self._put_back([tracker for tracker, _, _ in batch], StorageUnavailable(f"an internal error: {error}"))
+                raise
             backoff_ms = float(self.limits.storage_backoff_ms)
             self._succeeded(batch, set(refused))
 
@@ -232,13 +238,17 @@ class LogWriter:
             self._events.not_written(error)
         self.failure = error
         self.failed_count += 1
-        self._waiting = dict.fromkeys(trackers) | self._waiting
+        self._put_back(trackers, error)
+        if isinstance(error, LogBroken):
+            self._call_window_waiters()
+
+    def _put_back(self, trackers: list[TrackerLog], error: StorageError) -> None:
+        """Let what was to be written wait again, and end the waits for it. A tracker may have been closed meanwhile."""
+        self._waiting = dict.fromkeys(tracker for tracker in trackers if not tracker.is_lost) | self._waiting
         if self._commit_window_begun_ms is not None:  # a failed commit does not begin the window anew
             self._window_begun_ms, self._commit_window_begun_ms = self._commit_window_begun_ms, None
         for tracker in list(self._waiting):
             tracker.fail_waiters(error)
-        if isinstance(error, LogBroken):
-            self._call_window_waiters()
 
     def _succeeded(self, batch: list[tuple[TrackerLog, int, int]], refused: set[tuple[str, str]]) -> None:
         if self.failure is not None:
@@ -265,15 +275,16 @@ class LogWriter:
 
     # -- cutting -----------------------------------------------------------------------------------------------------
 
-    async def cut(self, tracker: TrackerLog, through: int) -> None:
-        """Remove records that the catalogue contains. A failure leaves them for the next cut."""
+    async def cut(self, tracker: TrackerLog, through: int) -> bool:
+        """Remove records that the catalogue contains. Return False if that failed, which leaves them for the next cut."""
         try:
             await self.log.cut([(*tracker.key, through)])
         except StorageError as error:
             self._events.not_cut(tracker.key, error)
-            return
+            return False
         self.log_bytes -= tracker.forget_through(through)
         self._call_window_waiters()
+        return True
 
     async def until_durable(self, tracker: TrackerLog, number: int) -> None:
         """Return when a change of a tracker, and all before it, are durable; begin a commit if none is being written.

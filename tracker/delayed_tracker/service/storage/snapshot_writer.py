@@ -46,8 +46,8 @@ class EffectResults(Claim, Protocol):
         """Return the dispatcher's claim as far as snapshots cover it, see ``TrackerCore.stored_through``; None without."""
         ...
 
-    async def cut_log(self, through: int) -> None:
-        """Remove the records up to a number from the add log. A failure leaves them for the next cut."""
+    async def cut_log(self, through: int) -> bool:
+        """Remove the records up to a number from the add log. Return False if that failed: the next cut removes them."""
         ...
 
     def catalogue_written(self, effect: DeleteSnapshots) -> None:

@@ -33,7 +33,7 @@ class Checkpoints:
     async def record(self) -> bool:
         """Record the consumed positions in the catalogue, and cut what the add log no longer has to keep.
 
-        Returns: False if it could not be recorded, which is logged and counted, and changes nothing.
+        Returns: False if it could not be recorded, or nothing was cut. Either is logged, and changes nothing.
         """
         counts: dict[int, int] = {}
 
@@ -46,8 +46,7 @@ class Checkpoints:
             recorded = await self._gate.runner.writer.record_consumed(look)
             if recorded is not None and recorded.mark is not None:
                 self._recorded = counts
-                await self._gate.cut_log(recorded.mark.number)
-                return True
+                return await self._gate.cut_log(recorded.mark.number)
         return False
 
     async def record_last(self) -> None:

@@ -348,6 +348,11 @@ class TrackerGate:
         if self.log is not None:
             self.log.require_all()
 
+    @property
+    def window_is_full(self) -> bool:
+        """True if nothing may be consumed until the add log has more of what was; False if there is none."""
+        return self.log is not None and self.log.window_is_full
+
     def has_unreported_replay(self, core: TrackerCore) -> bool:
         """Return True if a replay is required and no poll of this epoch has reported it.
 
@@ -448,10 +453,9 @@ class TrackerGate:
         if self.log is not None:
             await self.log.until_durable()
 
-    async def cut_log(self, through: int) -> None:
-        """Remove the records up to a number from the add log."""
-        if self.log is not None:
-            await self.log.cut(through)
+    async def cut_log(self, through: int) -> bool:
+        """Remove the records up to a number from the add log, if there is one. Return False if that failed."""
+        return self.log is None or await self.log.cut(through)
 
     def catalogue_written(self, effect: DeleteSnapshots) -> None:
         """Note that no crash can restore the buckets: the catalogue does not name them. Their objects may remain."""

@@ -317,23 +317,33 @@ class TrackerHost:
             abandoned: called right before positions are taken. If it returns True or raises, nothing is taken.
         Raises:
             Overloaded, LeasesExhausted: a limit is reached; nothing was taken.
+            LogBroken: nothing can be handed off until the service was restarted.
             PollEnded, ShuttingDown: the wait ended.
         """
-        self._gate.require_core(epoch)
-        # Earlier polls that wait come first.
-        if not self._gate.polls:
-            delivery, answers = self._pop(epoch, max_count, lease_ms, abandoned)
-            if answers:
-                return delivery
-        if not wait_ms:
-            return Delivery(IndexColumns.empty())
-        with self._gate.polls.join(wait_ms) as waiting:
-            self._gate.arm(self._gate.require_core(epoch))
-            while await waiting.notified():
+        ends_ms = self._shared.clock.elapsed_ms() + wait_ms
+        while True:
+            if not lease_ms:
+                # Right before each attempt: what is handed off is consumed.
+                await self.wait_for_window()
+            self._gate.require_core(epoch)
+            # Earlier polls that wait come first.
+            if not self._gate.polls:
                 delivery, answers = self._pop(epoch, max_count, lease_ms, abandoned)
                 if answers:
                     return delivery
-        return Delivery(IndexColumns.empty())
+            left_ms = ends_ms - self._shared.clock.elapsed_ms()
+            if left_ms <= 0:
+                return Delivery(IndexColumns.empty())
+            with self._gate.polls.join(left_ms) as waiting:
+                self._gate.arm(self._gate.require_core(epoch))
+                while await waiting.notified():
+                    if not lease_ms and self._gate.window_is_full:
+                        break  # out of the queue, so that the next poll may take what is due under a lease
+                    delivery, answers = self._pop(epoch, max_count, lease_ms, abandoned)
+                    if answers:
+                        return delivery
+                else:
+                    return Delivery(IndexColumns.empty())
 
     def divide(self, epoch: int, delivery: Delivery, counts: Sequence[int]) -> list[Delivery]:
         """Split the delivery that a poll has just taken into several, each under its own lease.
@@ -432,11 +442,16 @@ class TrackerHost:
         with self._gate.step(epoch) as (core, now):
             return core.seal_mutable_bucket(now)
 
-    def seal_open_buckets(self) -> None:
-        """Seal the mutable bucket and the late positions at any size, because memory is full of them."""
+    def seal_open_buckets(self) -> int:
+        """Seal the mutable bucket and the late positions at any size, because memory or the log is full of them.
+
+        Returns: the number of these positions.
+        """
+        count = 0
         if self.state is HostState.READY and self._gate.sound_core is not None:
             with suppress(TrackerBroken), self._gate.step() as (core, now):
-                core.seal_open_buckets(now)
+                count = core.seal_open_buckets(now)
+        return count
 
     def core_for_reading(self) -> TrackerCore:
         """Return the core for reading. The caller must use it before its next await.

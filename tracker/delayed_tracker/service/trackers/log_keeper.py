@@ -5,14 +5,16 @@ enough of its records need not be kept any more, the catalogue learns what was c
 
 From half of the log's limit on, the trackers that hold most of it are sealed, the largest first; also trackers that no
 dispatcher has opened since the start, which are loaded for it and closed again.
+
+What the storage refuses is tried again after a pause: a full log takes no records whose commit would be another occasion.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from typing import Final, Protocol
 
 from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.service.clock import Clock, Timer
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.tracker_log import TrackerLog
@@ -44,8 +46,8 @@ class LoggedTracker(Protocol):
         """Record the consumed positions, and cut. Return False if that failed."""
         ...
 
-    def seal_open_buckets(self) -> None:
-        """Seal the buckets that are still filling."""
+    def seal_open_buckets(self) -> int:
+        """Seal the buckets that are still filling, and return the number of their positions."""
         ...
 
 
@@ -56,6 +58,8 @@ class LogKeeper:
         writer: of the log.
         trackers: returns the open trackers.
         relieve: loads a tracker that is not open, seals it and closes it.
+        clock: for pauses.
+        retry_ms: pause after a checkpoint or a relief that failed.
     """
 
     def __init__(
@@ -63,10 +67,17 @@ class LogKeeper:
         writer: LogWriter,
         trackers: Callable[[], Iterable[LoggedTracker]],
         relieve: Callable[[TrackerKey], Awaitable[None]],
+        *,
+        clock: Clock,
+        retry_ms: int,
     ) -> None:
         self.unloaded: dict[TrackerKey, int] = {}
         """Bytes of the records of each tracker that is not open."""
         self.checkpoint_count = 0
+        """Checkpoints that were recorded and have cut the log."""
+        self._clock = clock
+        self._retry_ms = retry_ms
+        self._retry: Timer | None = None
         self._writer = writer
         self._trackers = trackers
         self._relieve = relieve
@@ -125,6 +136,14 @@ class LogKeeper:
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._task.add_done_callback(self._ended)
 
+    def _begin_later(self) -> None:
+        if self._retry is None and not self._closing:
+            self._retry = self._clock.call_later(self._retry_ms, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._begin()
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         if self._task is task:  # cancelled before it ran
             self._task = None
@@ -141,34 +160,49 @@ class LogKeeper:
             self._task = None
 
     async def _keep_short(self) -> None:
+        failed: dict[TrackerKey, None] = {}
         while self._wanted and not self._closing:
             wanted, self._wanted = self._wanted, {}
             for tracker in [tracker for tracker in self._trackers() if tracker.key in wanted]:
                 self._sealing.discard(tracker.key)
-                cuttable = tracker.cuttable_log_bytes()
-                if cuttable and (_CUT_SHARE * cuttable >= tracker.log_bytes or self._is_half_full):
-                    await tracker.checkpoint()
-                    self.checkpoint_count += 1
-                    self._looked_at[tracker.key] = tracker.log_bytes
+                if not await self._checkpoint(tracker):
+                    failed[tracker.key] = None
         if self._is_half_full and not self._closing:
-            self._make_room()
+            failed |= await self._make_room()
+        if failed:
+            self._wanted |= failed
+            self._begin_later()
 
-    def _make_room(self) -> None:
-        """Begin to seal what holds a quarter of the log's limit."""
+    async def _checkpoint(self, tracker: LoggedTracker) -> bool:
+        """Cut the records of a tracker if that frees enough. Return False if it failed."""
+        cuttable = tracker.cuttable_log_bytes()
+        if not cuttable or not (_CUT_SHARE * cuttable >= tracker.log_bytes or self._is_half_full):
+            return True
+        if not await tracker.checkpoint():
+            return False
+        self.checkpoint_count += 1
+        self._looked_at[tracker.key] = tracker.log_bytes
+        return True
+
+    async def _make_room(self) -> dict[TrackerKey, None]:
+        """Begin to seal what holds a quarter of the log's limit, and cut what is consumed; return those that failed."""
         wanted = self._writer.limits.add_log_bytes_max // 4
+        consumed: list[LoggedTracker] = []
         sizes = {tracker.key: tracker for tracker in self._trackers() if tracker.log_bytes}
         for tracker in sorted(sizes.values(), key=lambda each: each.log_bytes, reverse=True):
             if wanted <= 0:
-                return
+                break
             wanted -= tracker.log_bytes
-            self._sealing.add(tracker.key)
-            tracker.seal_open_buckets()
-            # What is consumed already, and in no bucket that was sealed now.
-            self._wanted[tracker.key] = None
+            if tracker.seal_open_buckets():
+                self._sealing.add(tracker.key)
+                self._wanted[tracker.key] = None
+            else:  # no snapshot will be stored that would have it looked at
+                consumed.append(tracker)
         if wanted > 0 and self.unloaded and self._relief is None:
             # In a task of its own: recoveries may take long, and open trackers are checkpointed meanwhile.
             self._relief = asyncio.get_running_loop().create_task(self._relieve_unloaded(wanted))
             self._relief.add_done_callback(self._ended)
+        return {tracker.key: None for tracker in consumed if not await self._checkpoint(tracker)}
 
     async def _relieve_unloaded(self, wanted: int) -> None:
         """Store what the log has of trackers that are not open, the largest first, until ``wanted`` bytes are free."""
@@ -177,13 +211,17 @@ class LogKeeper:
                 if wanted <= 0 or self._closing:
                     return
                 wanted -= size
-                with suppress(DelayedTrackerError):  # The next commit tries again, or an open says why.
+                try:
                     await self._relieve(key)
+                except DelayedTrackerError:  # an open says why
+                    self._begin_later()
         finally:
             self._relief = None
 
     async def close(self) -> None:
         """Begin nothing more, and return when nothing is under way."""
         self._closing = True
+        if self._retry is not None:
+            self._retry.cancel()
         if under_way := [task for task in (self._task, self._relief) if task is not None]:
             await asyncio.wait(under_way)

@@ -97,7 +97,7 @@ class PollQueue:
         return len(self._waiting)
 
     @contextmanager
-    def join(self, wait_ms: int) -> Iterator[WaitingPoll]:
+    def join(self, wait_ms: float) -> Iterator[WaitingPoll]:
         """Take the last place in the queue for the time of the block. On exit, call the next poll.
 
         Raises:

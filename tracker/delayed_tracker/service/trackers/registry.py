@@ -122,7 +122,9 @@ class TrackerRegistry:
                 writer=access.writer,
                 fenced=self.fenced,
             )
-            self.log_keeper = LogKeeper(self.log, self.hosts, self._relieve_log)
+            self.log_keeper = LogKeeper(
+                self.log, self.hosts, self._relieve_log, clock=self.clock, retry_ms=limits.retry_backoff_ms
+            )
             self.idle = IdleTrackers(self.service_limits, self.clock, self.log_keeper, self.hosts, self._is_free)
         self._shared = SharedComponents(
             clock=self.clock,

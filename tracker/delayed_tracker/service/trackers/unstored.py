@@ -30,8 +30,8 @@ class Sealable(Protocol):
         """Its part of the bound."""
         ...
 
-    def seal_open_buckets(self) -> None:
-        """Seal the buckets that are still filling."""
+    def seal_open_buckets(self) -> int:
+        """Seal the buckets that are still filling, and return the number of their positions."""
         ...
 
 

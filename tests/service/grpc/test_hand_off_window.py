@@ -1,0 +1,77 @@
+"""Hand-offs wait for the consumption window right before they take positions, however long they have waited already."""
+
+import asyncio
+
+import pytest
+
+from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.memory_log import MemoryAddLog
+from delayed_tracker.v1 import tracker_pb2 as pb
+from tests.service.harness.rpc import REF, add, opened
+from tests.service.harness.shell import elapse, failing, running_service, settle, until
+
+WINDOW = 10
+EACH = 4
+
+
+@pytest.fixture
+async def log():
+    return MemoryAddLog()
+
+
+@pytest.fixture
+async def service(log):
+    limits = ServiceLimits(consumption_window_positions=WINDOW)
+    async with running_service(add_log=log, service_limits=limits) as service:
+        yield service
+
+
+def polled(service, epoch, **terms):
+    """Begin a poll, a hand-off unless it has a lease; its result is the number of messages."""
+    request = pb.PollScheduledMessagesRequest(
+        tracker=REF, epoch=epoch, max_messages=EACH, wait_ms=30_000, hand_off="lease_ms" not in terms, **terms
+    )
+    return asyncio.ensure_future(_count(service, request))
+
+
+async def _count(service, request):
+    return len((await service.stub.PollScheduledMessages(request)).entry_ids)
+
+
+async def due_in_a_second(service, epoch, count):
+    now_ms = service.clock.now_ms()
+    await service.stub.AddMessages(add(epoch, *((now_ms + 1_000, 1, entry) for entry in range(count))))
+
+
+async def test_polls_that_wait_hand_off_no_more_than_the_window(service, log, monkeypatch):
+    """The log fails before the messages are due; they are handed off when it works again."""
+    epoch = await opened(service)
+    await due_in_a_second(service, epoch, 40)
+    polls = [polled(service, epoch) for _ in range(10)]
+    await until(lambda: service.registry.waiting_poll_count == 10)
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
+        await elapse(service.clock, 2_000)
+        await settle()
+        taken = sum(poll.result() for poll in polls if poll.done())
+        assert WINDOW <= taken == service.registry.log.unwritten_removed_count < WINDOW + EACH
+    await elapse(service.clock, 10_000)
+    assert sum(await asyncio.gather(*polls)) == 40
+
+
+async def test_a_poll_with_a_lease_does_not_wait_behind_a_hand_off(service, log, monkeypatch):
+    """A lease consumes nothing."""
+    epoch = await opened(service)
+    await due_in_a_second(service, epoch, 4 * EACH)
+    hand_offs = [polled(service, epoch) for _ in range(4)]
+    await until(lambda: service.registry.waiting_poll_count == 4)
+    leased = polled(service, epoch, lease_ms=60_000)
+    await until(lambda: service.registry.waiting_poll_count == 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
+        await elapse(service.clock, 2_000)
+        assert await leased == EACH
+        assert sum(poll.done() for poll in hand_offs) == 3
+    await elapse(service.clock, 60_000)
+    assert await hand_offs[-1] == 0, "its time was over, and the rest is leased"
