@@ -12,8 +12,8 @@ import typer
 from delayed_tracker.cli.ledger_source import LedgersNotWritten, Source, opened
 from delayed_tracker.cli.ledgers.all_topics import open_all_topics
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
-from delayed_tracker.cli.terminal.output import print_json, progress, say, show, table
-from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN, OnErrorOption
+from delayed_tracker.cli.terminal.output import print_json, progress, say, say_first, show, table
+from delayed_tracker.cli.tracker.replay import OnErrorOption
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, LedgerError
 from delayed_tracker.ledger.local.files.layout import LedgerDirectory
@@ -113,11 +113,7 @@ def import_topics(
         say(f"unreadable: {name}: {error.message}")
     for bad in unclaimed:
         say(f"of no topic: {bad}")
-    bad_entries = [bad for report in reports.values() for bad in report.bad_entries]
-    for bad in bad_entries[:BAD_ENTRIES_SHOWN]:
-        say(f"bad: {bad}")
-    if len(bad_entries) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    say_first("bad", [bad for report in reports.values() for bad in report.bad_entries])
 
 
 def _require_parent(into: Path) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -30,13 +30,15 @@ from delayed_tracker.cli.spark.options import (
 from delayed_tracker.cli.spark.running_job import spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
-from delayed_tracker.cli.terminal.output import counted, instant, jsonable, print_json, say, show, table
+from delayed_tracker.cli.terminal.output import counted, instant, jsonable, print_json, say, say_first, show, table
 from delayed_tracker.cli.terminal.service import with_credentials
-from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN
 from delayed_tracker.client import ClientCredentials
 from delayed_tracker.spark.jobs.verify import Verification, verify
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.steps.comparing import Comparison, NotCompared
+
+_REST: Final = "--json lists them"
+"""Not "lists all": of differences, the answer has no more than ``LISTED_MAX`` of each kind."""
 
 
 @with_credentials
@@ -167,16 +169,10 @@ def _show(found: Verification) -> None:
             f"differing: {moved.position}, {instant(moved.ledger_ms)} in the ledger, {instant(moved.index_ms)} in the index"
             for moved in one.differing_positions
         ]
-        for line in lines[:BAD_ENTRIES_SHOWN]:
-            say(f"{one.subscription} of {one.topic}: {line}")
-        if len(lines) > BAD_ENTRIES_SHOWN:
-            say(f"... and {len(lines) - BAD_ENTRIES_SHOWN} more; --json lists them")
+        say_first(f"{one.subscription} of {one.topic}", lines, rest=_REST)
     for bucket in found.lost:
         say(f"unreadable: {bucket}")
-    for skipped in wanted[:BAD_ENTRIES_SHOWN]:
-        say(f"not compared: {skipped.message}")
-    if len(wanted) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(wanted) - BAD_ENTRIES_SHOWN} more; --json lists them")
+    say_first("not compared", [skipped.message for skipped in wanted], rest=_REST)
     bad = bad_rows(found.summary.bad_entries)
     print_bad_entries(bad)
     if found.lost or found.has_differences:

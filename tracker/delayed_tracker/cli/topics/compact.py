@@ -12,8 +12,8 @@ from delayed_tracker.cli.ledger_source import (
     translate_file_errors,
 )
 from delayed_tracker.cli.terminal.options import AsJson, Topic
-from delayed_tracker.cli.terminal.output import print_json, progress, say, show, size, table
-from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN, OnErrorOption
+from delayed_tracker.cli.terminal.output import print_json, progress, say, say_first, show, size, table
+from delayed_tracker.cli.tracker.replay import OnErrorOption
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.local.compacting import LocalCompaction, compact_local_topic
@@ -88,7 +88,4 @@ def _show(made: LocalCompaction) -> None:
     rows.add_row("batches kept undecoded", str(made.summary.undecodable_count))
     rows.add_row("size", size(made.summary.payload_bytes))
     show(rows)
-    for bad in made.bad_entries[:BAD_ENTRIES_SHOWN]:
-        say(f"bad: {bad}")
-    if len(made.bad_entries) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(made.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    say_first("bad", made.bad_entries)

@@ -11,7 +11,7 @@ import typer
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.ledger_source import SourceUnreadable
 from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic, reject_tilde_path
-from delayed_tracker.cli.terminal.output import duration, print_json, progress, say, show, table
+from delayed_tracker.cli.terminal.output import duration, print_json, progress, say, say_first, show, table
 from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.tracker.offering import OfferOutcome, offer, parse_instant, server_now_ms, shifted
 from delayed_tracker.client import Position
@@ -21,9 +21,6 @@ from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.source import PendingReport, open_bookie_disk
 from delayed_tracker.ledger.source_url import open_live_cluster, require_source
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
-
-BAD_ENTRIES_SHOWN = 20
-"""Bad entries that are listed without --json, at most; all are counted."""
 
 
 class OpenLedgersOption(enum.StrEnum):
@@ -315,9 +312,6 @@ def _print_account(account: Reconciliation) -> None:
     show(rows)
     if account.shift_ms:
         say(f"deadlines were shifted by {duration(account.shift_ms)}")
-    for line in account.bad_entries[:BAD_ENTRIES_SHOWN]:
-        say(f"bad: {line}")
-    if len(account.bad_entries) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(account.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    say_first("bad", account.bad_entries)
     if not account.balanced:
         say("the counts do not add up: please report this")
