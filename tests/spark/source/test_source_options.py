@@ -79,4 +79,6 @@ def test_wrong_options_say_what_to_give(given: dict[str, str], message: str):
 def test_a_source_that_is_no_source_is_refused_before_spark_is_started(url, named):
     """A wrong source is refused before Java starts."""
     with pytest.raises(InvalidInput, match=named):
-        source_options([url], metadata=None, topic=None, topics_pattern=None, open_ledgers=None, on_error="fail")
+        source_options(
+            [url], metadata=None, topic=None, topics_pattern=None, open_ledgers=None, on_error=ErrorPolicy.FAIL
+        )

@@ -16,7 +16,7 @@ from delayed_tracker.cli.spark.options import (
     Master,
     Metadata,
     OnError,
-    OpenLedgers,
+    OpenLedgersMode,
     Prometheus,
     Source,
     SparkLog,
@@ -30,6 +30,7 @@ from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import print_json, say
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark.jobs.message_index import (
     MESSAGE_INDEX_SCHEMA,
     READ_SCHEMA,
@@ -77,8 +78,8 @@ def index_command(
     metadata: Metadata = None,
     topic: Topics = None,
     topics_pattern: TopicsPattern = None,
-    open_ledgers: OpenLedgers = None,
-    on_error: OnError = "fail",
+    open_ledgers: OpenLedgersMode = None,
+    on_error: OnError = ErrorPolicy.FAIL,
     master: Master = None,
     spark_option: SparkOptions = None,
     spark_log: SparkLog = None,

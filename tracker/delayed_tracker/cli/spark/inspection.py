@@ -11,7 +11,7 @@ from delayed_tracker.cli.spark.options import (
     Metadata,
     Now,
     OnError,
-    OpenLedgers,
+    OpenLedgersMode,
     Prometheus,
     Source,
     SparkLog,
@@ -29,6 +29,7 @@ from delayed_tracker.cli.tracker.histogram import show_bars
 from delayed_tracker.client import DeliveryHistogram
 from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark.jobs.statistics import (
     READ_SCHEMA,
     DeadlineHistogram,
@@ -56,8 +57,8 @@ def inspect_command(
     metadata: Metadata = None,
     topic: Topics = None,
     topics_pattern: TopicsPattern = None,
-    open_ledgers: OpenLedgers = None,
-    on_error: OnError = "fail",
+    open_ledgers: OpenLedgersMode = None,
+    on_error: OnError = ErrorPolicy.FAIL,
     now: Now = None,
     step_s: Annotated[
         int, typer.Option("--step-s", min=1, max=INT63_MAX // 1_000, help="Width of a bar in seconds.")

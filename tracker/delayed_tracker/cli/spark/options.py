@@ -12,7 +12,9 @@ from delayed_tracker.cli.spark.textfile import writable
 from delayed_tracker.cli.terminal.options import reject_tilde_path
 from delayed_tracker.cli.tracker.offering import parse_instant
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.source_url import SourceUrl, parse_source_url
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 from delayed_tracker.spark.source.source_options import parse_options
 
 Source = Annotated[
@@ -54,18 +56,22 @@ IgnoreAcks = Annotated[
     bool,
     typer.Option("--ignore-acks", help="Take acknowledged messages too, as a new subscription would get them."),
 ]
-OpenLedgers = Annotated[
-    str | None,
+OpenLedgersMode = Annotated[
+    OpenLedgers | None,
     typer.Option(
         "--open-ledgers",
         help="live: a writer may still be running; recovered: none is. Ignored for a URL with openLedgers.",
         metavar="live|recovered",
+        case_sensitive=False,
     ),
 ]
 OnError = Annotated[
-    str,
+    ErrorPolicy,
     typer.Option(
-        "--on-error", help="fail: end at the first bad entry; skip: list them all and go on.", metavar="fail|skip"
+        "--on-error",
+        help="fail: end at the first bad entry; skip: list them all and go on.",
+        metavar="fail|skip",
+        case_sensitive=False,
     ),
 ]
 Now = Annotated[
@@ -115,8 +121,8 @@ def source_options(
     metadata: str | None,
     topic: str | None,
     topics_pattern: str | None,
-    open_ledgers: str | None,
-    on_error: str,
+    open_ledgers: OpenLedgers | None,
+    on_error: ErrorPolicy,
 ) -> dict[str, str]:
     """Return options of the format ``pulsar_ledger``, checked before Spark starts. Raises InvalidInput."""
     given = {
@@ -125,8 +131,8 @@ def source_options(
         "metadata": metadata,
         "topic": topic,
         "topicsPattern": topics_pattern,
-        "openLedgers": open_ledgers,
-        "onError": on_error,
+        "openLedgers": open_ledgers and open_ledgers.value,
+        "onError": on_error.value,
     }
     options = {name: value for name, value in given.items() if value is not None}
     for url in parse_options(options).urls:

@@ -13,7 +13,7 @@ from delayed_tracker.cli.spark.options import (
     Metadata,
     Now,
     OnError,
-    OpenLedgers,
+    OpenLedgersMode,
     Prometheus,
     Source,
     SparkLog,
@@ -31,6 +31,7 @@ from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
 from delayed_tracker.cli.terminal.output import notice_console, print_json, say, show, size, table
 from delayed_tracker.cli.terminal.service import with_credentials
 from delayed_tracker.client import ClientCredentials
+from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark.commit.pulsar_commit import SCHEME as PULSAR_SCHEME
 from delayed_tracker.spark.jobs.rebuild import rebuild
 from delayed_tracker.spark.settings import INDEXES_PER_TASK, RebuildSettings
@@ -59,8 +60,8 @@ def rebuild_command(
     topics_pattern: TopicsPattern = None,
     subscription: Subscriptions = None,
     ignore_acks: IgnoreAcks = False,
-    open_ledgers: OpenLedgers = None,
-    on_error: OnError = "fail",
+    open_ledgers: OpenLedgersMode = None,
+    on_error: OnError = ErrorPolicy.FAIL,
     now: Now = None,
     commit: Commit = None,
     staging: Annotated[

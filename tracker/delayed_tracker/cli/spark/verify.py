@@ -16,7 +16,7 @@ from delayed_tracker.cli.spark.options import (
     Metadata,
     Now,
     OnError,
-    OpenLedgers,
+    OpenLedgersMode,
     Prometheus,
     Source,
     SparkLog,
@@ -33,6 +33,7 @@ from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
 from delayed_tracker.cli.terminal.output import counted, instant, jsonable, print_json, say, say_first, show, table
 from delayed_tracker.cli.terminal.service import with_credentials
 from delayed_tracker.client import ClientCredentials
+from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark.jobs.verify import Verification, verify
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.steps.comparing import Comparison, NotCompared
@@ -59,8 +60,8 @@ def verify_command(
     topics_pattern: TopicsPattern = None,
     subscription: Subscriptions = None,
     ignore_acks: IgnoreAcks = False,
-    open_ledgers: OpenLedgers = None,
-    on_error: OnError = "fail",
+    open_ledgers: OpenLedgersMode = None,
+    on_error: OnError = ErrorPolicy.FAIL,
     now: Now = None,
     config: Config = None,
     broker_conf: BrokerConf = None,
