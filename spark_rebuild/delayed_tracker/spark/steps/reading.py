@@ -1,7 +1,6 @@
 """First half of a rebuild or a verification: reads the ledgers once, keeps their rows in Spark, and counts outcomes."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,6 +20,7 @@ from delayed_tracker.spark.runtime.task_slots import task_slots
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.source.chosen_source import running_clusters
 from delayed_tracker.spark.source.source_options import KeptEntries, parse_options
+from delayed_tracker.spark.stage_timer import Report, StageTimer
 from delayed_tracker.spark.steps.counting import LedgerTally, count_outcomes, tallies_of
 from delayed_tracker.spark.steps.read_step import read_kept, settled_rows
 from delayed_tracker.spark.steps.subscriber_rows import SubscribersByTopic
@@ -31,9 +31,6 @@ from delayed_tracker.spark.summary import BadRow, Summary, TrackerSummary
 # Rows are packed, each an array of megabytes: a heap full of them is lost to fragmentation before Spark evicts any.
 KEPT: Final = StorageLevel.DISK_ONLY
 """Level at which Spark keeps what a job reads twice: on the executors' disks."""
-Report = Callable[[str], None]
-"""Called with the name of each stage when it begins: look, read, count, plan, stage, commit, index,
-compare."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +41,7 @@ class ReadResult:
     """Delayed messages, packed."""
     shared: Broadcast[SubscribersByTopic]
     acceptance: Acceptance
-    stages: "StageTimer"
+    stages: StageTimer
     _settings: RebuildSettings
     _subscribers: Subscribers
     _tallies: Sequence[Mapping[int, LedgerTally]]
@@ -118,25 +115,6 @@ def reading(
                 tallies_of(rows.transform(count_outcomes(shared, acceptance)).toArrow()), subscribers
             )
         yield ReadResult(rows, shared, acceptance, stages, settings, subscribers, tallies, facts, scope)
-
-
-class StageTimer:
-    """Seconds of each stage; a stage that runs again adds to its time."""
-
-    def __init__(self, report: Report | None) -> None:
-        self.seconds: dict[str, float] = {}
-        self._report = report
-
-    @contextmanager
-    def of(self, name: str) -> Iterator[None]:
-        """Measure the block as a stage."""
-        if self._report is not None:
-            self._report(name)
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from delayed_tracker.cli.spark.options import (
     TopicsPattern,
     source_options,
 )
-from delayed_tracker.cli.spark.running_job import StageTimer, spark_job
+from delayed_tracker.cli.spark.running_job import spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import print_json, say
@@ -39,6 +39,7 @@ from delayed_tracker.spark.jobs.message_index import (
     write_parquet,
 )
 from delayed_tracker.spark.runtime.task_slots import task_slots
+from delayed_tracker.spark.stage_timer import StageTimer
 
 _WRITE_FAILED: Final = "[TASK_WRITE_FAILED]"
 _FILE_SYSTEMS: Final = ("java.io.", "java.net.", "java.nio.", "org.apache.hadoop.")

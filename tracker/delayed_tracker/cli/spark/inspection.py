@@ -21,7 +21,7 @@ from delayed_tracker.cli.spark.options import (
     moment_ms,
     source_options,
 )
-from delayed_tracker.cli.spark.running_job import StageTimer, spark_job
+from delayed_tracker.cli.spark.running_job import spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson
 from delayed_tracker.cli.terminal.output import duration, instant, print_json, say, show, size, table
@@ -38,6 +38,7 @@ from delayed_tracker.spark.jobs.statistics import (
     describe_topics,
 )
 from delayed_tracker.spark.runtime.task_slots import task_slots
+from delayed_tracker.spark.stage_timer import StageTimer
 
 
 @dataclass(frozen=True, slots=True)

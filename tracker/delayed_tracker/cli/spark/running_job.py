@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 from threading import Event, Thread
-from time import perf_counter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.jobs.session import build_session
 from delayed_tracker.spark.runtime.java_start import JavaStart, java_process
 from delayed_tracker.spark.runtime.session_settings import is_submitted, session_settings
+from delayed_tracker.spark.stage_timer import Report
 
 _LOOK_EVERY_S: Final = 0.25
 _JAVA_ENDS_WITHIN_S: Final = 1.0
@@ -34,24 +34,6 @@ _JAVA_ENDS_WITHIN_S: Final = 1.0
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(spark|k8s)://.+")
 _NO_MASTER: Final = "Cannot call methods on a stopped SparkContext"
 """Message of Spark when it has given up to reach its master."""
-Report = Callable[[str], None]
-"""Called with the name of a stage when it begins."""
-
-
-class StageTimer:
-    """Durations of a command's stages, in order."""
-
-    def __init__(self, report: Report) -> None:
-        self.seconds: dict[str, float] = {}
-        self._report = report
-
-    @contextmanager
-    def of(self, name: str) -> Iterator[None]:
-        """Report a stage, and measure the block."""
-        self._report(name)
-        begun = perf_counter()
-        yield
-        self.seconds[name] = perf_counter() - begun
 
 
 @contextmanager
