@@ -12,20 +12,13 @@ from delayed_tracker.cli.spark.bad_entry_report import bad_rows, print_bad_entri
 from delayed_tracker.cli.spark.live_index import IndexNotOpen, live_index
 from delayed_tracker.cli.spark.options import (
     IgnoreAcks,
-    Master,
-    Metadata,
     Now,
-    OnError,
-    OpenLedgersMode,
-    Prometheus,
-    Source,
-    SparkLog,
-    SparkOptions,
+    SourceArguments,
+    SparkArguments,
     Subscriptions,
-    Topics,
-    TopicsPattern,
     moment_ms,
-    source_options,
+    with_source,
+    with_spark,
 )
 from delayed_tracker.cli.spark.running_job import spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
@@ -33,7 +26,6 @@ from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
 from delayed_tracker.cli.terminal.output import counted, instant, jsonable, print_json, say, say_first, show, table
 from delayed_tracker.cli.terminal.service import with_credentials
 from delayed_tracker.client import ClientCredentials
-from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark.jobs.verify import Verification, verify
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.steps.comparing import Comparison, NotCompared
@@ -43,9 +35,11 @@ _REST: Final = "--json lists them"
 
 
 @with_credentials
+@with_spark
+@with_source
 def verify_command(
     *,
-    source: Source,
+    source: SourceArguments,
     against: Annotated[
         str,
         typer.Option(
@@ -55,21 +49,13 @@ def verify_command(
             metavar="TARGET",
         ),
     ],
-    metadata: Metadata = None,
-    topic: Topics = None,
-    topics_pattern: TopicsPattern = None,
     subscription: Subscriptions = None,
     ignore_acks: IgnoreAcks = False,
-    open_ledgers: OpenLedgersMode = None,
-    on_error: OnError = ErrorPolicy.FAIL,
     now: Now = None,
     config: Config = None,
     broker_conf: BrokerConf = None,
     overrides: Set = None,
-    master: Master = None,
-    spark_option: SparkOptions = None,
-    spark_log: SparkLog = None,
-    prometheus: Prometheus = None,
+    spark: SparkArguments,
     credentials: ClientCredentials,
     as_json: AsJson = False,
 ) -> None:
@@ -84,14 +70,7 @@ def verify_command(
     --against sqlite:data/tracker.db
     """
     settings = RebuildSettings(
-        source=source_options(
-            source,
-            metadata=metadata,
-            topic=topic,
-            topics_pattern=topics_pattern,
-            open_ledgers=open_ledgers,
-            on_error=on_error,
-        ),
+        source=source.format_options(),
         now_ms=moment_ms(now),
         subscriptions=tuple(subscription or ()),
         ignore_acks=ignore_acks,
@@ -99,14 +78,11 @@ def verify_command(
     )
     with (
         live_index(against, credentials) as live,
-        spark_job(master, spark_option, command="verify", source=source, as_json=as_json, log=spark_log) as (
-            session,
-            report,
-        ),
+        spark_job(spark, command="verify", source=source.text, as_json=as_json) as (session, report),
     ):
         found = verify(session, settings, live, report=report)
-    if prometheus is not None:
-        _write_metrics(prometheus, found)
+    if spark.prometheus is not None:
+        _write_metrics(spark.prometheus, found)
     status = _status(found)
     if as_json:
         print_json(
