@@ -7,7 +7,6 @@ therefore write with versions, and read back.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -27,6 +26,7 @@ from delayed_tracker.bookkeeper.metadata.errors import (
     ZooKeeperError,
     ZooKeeperUnavailable,
 )
+from delayed_tracker.bookkeeper.metadata.kazoo_log import quiet_logger
 from delayed_tracker.bookkeeper.tls import ZooKeeperTls
 from delayed_tracker.core.values.errors import InvalidInput
 
@@ -124,7 +124,7 @@ class ZooKeeperClient:
         self._timeout_s = timeout_s
         secure = {} if tls is None else _tls_arguments(tls)
         self._client: Any = KazooClient(
-            hosts, timeout=session_s, connection_retry=dict(_RECONNECTING), logger=_quiet_logger(), **secure
+            hosts, timeout=session_s, connection_retry=dict(_RECONNECTING), logger=quiet_logger(), **secure
         )
         self._turns = asyncio.Semaphore(_REQUESTS_MAX)
         self._up = asyncio.Event()
@@ -377,10 +377,3 @@ def _tls_arguments(tls: ZooKeeperTls) -> dict[str, Any]:
         "keyfile": tls.key,
         "check_hostname": tls.check_hostname,
     }
-
-
-def _quiet_logger() -> logging.Logger:
-    """Return a silent logger for kazoo, which logs each attempt to connect. Failures become exceptions here."""
-    logger = logging.getLogger(f"{__name__}.client")
-    logger.setLevel(logging.CRITICAL + 1)
-    return logger
