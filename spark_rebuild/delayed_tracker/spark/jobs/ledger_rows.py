@@ -13,6 +13,7 @@ from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark import schema
 from delayed_tracker.spark.commit.commit import CommitTarget
+from delayed_tracker.spark.jobs.tracker_plan import TrackerPlan, plan_tracker
 from delayed_tracker.spark.plan.acceptance import Acceptance
 from delayed_tracker.spark.plan.scope import Scope, read_scope
 from delayed_tracker.spark.plan.subscribers import Subscribers
@@ -24,7 +25,6 @@ from delayed_tracker.spark.stage_timer import Report, StageTimer
 from delayed_tracker.spark.steps.counting import LedgerTally, count_outcomes, tallies_of
 from delayed_tracker.spark.steps.read_step import read_kept, settled_rows
 from delayed_tracker.spark.steps.subscriber_rows import SubscribersByTopic
-from delayed_tracker.spark.steps.tracker_plan import TrackerPlan, plan_tracker
 from delayed_tracker.spark.steps.unread import UnreadEntries
 from delayed_tracker.spark.summary import BadRow, Summary, TrackerSummary
 
@@ -33,20 +33,40 @@ KEPT: Final = StorageLevel.DISK_ONLY
 """Level at which Spark keeps what a job reads twice: on the executors' disks."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ReadResult:
-    """Result of reading the ledgers: rows that Spark keeps, and their counts on the driver."""
+    """Result of reading the ledgers: rows that Spark keeps, and their counts on the driver.
 
-    rows: DataFrame
-    """Delayed messages, packed."""
-    shared: Broadcast[SubscribersByTopic]
-    acceptance: Acceptance
-    stages: StageTimer
-    _settings: RebuildSettings
-    _subscribers: Subscribers
-    _tallies: Sequence[Mapping[int, LedgerTally]]
-    _facts: "_Facts"
-    _scope: Scope
+    Args:
+        rows: delayed messages, packed.
+        shared: subscribers by topic number.
+        acceptance: the rules by which the rows were counted.
+        stages: timer of the whole job.
+        settings: of the job.
+        scope: topics, ledgers and subscriptions.
+        tallies: for each subscription, its counts by ledger, ascending.
+        facts: counts of everything that was read.
+    """
+
+    def __init__(
+        self,
+        rows: DataFrame,
+        shared: Broadcast[SubscribersByTopic],
+        acceptance: Acceptance,
+        stages: StageTimer,
+        *,
+        settings: RebuildSettings,
+        scope: Scope,
+        tallies: Sequence[Mapping[int, LedgerTally]],
+        facts: "_Facts",
+    ) -> None:
+        self.rows = rows
+        self.shared = shared
+        self.acceptance = acceptance
+        self.stages = stages
+        self._settings = settings
+        self._scope = scope
+        self._tallies = tallies
+        self._facts = facts
 
     def plans(self, too_large: Sequence[set[tuple[Position, Position]]] | None = None) -> list[TrackerPlan]:
         """Return the plan of each subscription.
@@ -66,7 +86,7 @@ class ReadResult:
                     whole_ledgers=self._settings.whole_ledgers,
                     unread=unread.of(subscriber.topic, subscriber.cursor),
                 )
-                for subscriber, tally, own in zip(self._subscribers.all, self._tallies, barred, strict=True)
+                for subscriber, tally, own in zip(self._scope.subscribers.all, self._tallies, barred, strict=True)
             ]
 
     def unread(self) -> UnreadEntries:
@@ -114,7 +134,7 @@ def reading(
             tallies = _by_subscriber(
                 tallies_of(rows.transform(count_outcomes(shared, acceptance)).toArrow()), subscribers
             )
-        yield ReadResult(rows, shared, acceptance, stages, settings, subscribers, tallies, facts, scope)
+        yield ReadResult(rows, shared, acceptance, stages, settings=settings, scope=scope, tallies=tallies, facts=facts)
 
 
 @dataclass(frozen=True, slots=True)
