@@ -212,10 +212,7 @@ class ZooKeeperClient:
         Raises:
             NodeMissing: there is no such node.
         """
-        watch = None
-        if on_change is not None:
-            loop, changed = asyncio.get_running_loop(), on_change
-            watch = lambda _: _call_soon(loop, changed)  # noqa: E731
+        watch = None if on_change is None else _watch(asyncio.get_running_loop(), on_change)
         return sorted(await self._ask(path, lambda: self._client.get_children_async(path, watch=watch)))
 
     async def create(self, path: str, value: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
@@ -366,6 +363,15 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *
     # A loop that is closed has nobody who waits.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _watch(loop: asyncio.AbstractEventLoop, on_change: Callable[[], None]) -> Callable[[object], None]:
+    """Return a function that kazoo calls, in one of its threads, with an event of a node."""
+
+    def changed(_event: object) -> None:
+        _call_soon(loop, on_change)
+
+    return changed
 
 
 def _tls_arguments(tls: ZooKeeperTls) -> dict[str, Any]:
