@@ -228,6 +228,8 @@ def test_a_rebuild_goes_on_past_damage_if_it_is_to(command, tmp_path):
         ),
         (of("index", "--output", "~/table"), "--output: '~/table' is not valid; ~ is not replaced by a home"),
         (of("inspect", "--prometheus", "/proc"), "--prometheus: '/proc' is not valid; Is a directory"),
+        (of("inspect", "--on-error", "go"), "--on-error: 'go' is not valid; 'go' is not one of 'fail', 'skip'"),
+        (of("rebuild", "--dry-run", "--open-ledgers", "no"), "--open-ledgers: 'no' is not valid; 'no' is not one of"),
         (of("inspect", "--master", "lokal[2]"), "--master: 'lokal[2]' is not valid; give local, local[N], local[*]"),
         (
             ("inspect", "--source", "ledger:/nowhere"),

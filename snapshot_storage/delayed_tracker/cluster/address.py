@@ -25,7 +25,7 @@ from delayed_tracker.bookkeeper.metadata.zookeeper import Node
 from delayed_tracker.bookkeeper.tls import TLS_KEYS
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
-from delayed_tracker.ledger.live.address import RATE, RATES, parse_place, refuse_other_store
+from delayed_tracker.ledger.live.address import RATE, byte_count, parse_place, refuse_other_store
 from delayed_tracker.ledger.live.address import SCHEME as SOURCE_SCHEME
 from delayed_tracker.ledger.live.throttle import Throttle
 from delayed_tracker.ledger.topic_name import TopicName, encode_name
@@ -111,7 +111,7 @@ class ClusterAddress:
             admin_token_file=given.get("adminTokenFile"),
             admin_ca=given.get("adminCa"),
             wait_s=_wait_s(given.get(_WAIT, "0"), field, text),
-            bytes_per_second_max=_rate(given[RATE], field, text) if RATE in given else None,
+            bytes_per_second_max=byte_count(field, text, given, RATE),
             backup=given.get(_BACKUP),
         )
 
@@ -266,12 +266,6 @@ def admin_urls(text: str, field: str, given: str) -> tuple[str, ...]:
 def _wait_s(value: str, field: str, text: str) -> int:
     if not value.isascii() or not value.isdigit() or int(value[:9]) > WAIT_S_MAX:
         raise InvalidInput(field, text, f"{_WAIT} is a number of seconds from 0 to {WAIT_S_MAX}, not {value!r}")
-    return int(value)
-
-
-def _rate(value: str, field: str, text: str) -> int:
-    if not value.isascii() or not value.isdigit() or not RATES[0] <= int(value[:14]) <= RATES[1]:
-        raise InvalidInput(field, text, f"{RATE} is a number from {RATES[0]} to {RATES[1]}, not {value!r}")
     return int(value)
 
 

@@ -37,6 +37,7 @@ from delayed_tracker.cluster.bucket_ledger import LedgerForm
 from delayed_tracker.cluster.errors import BackupInvalid, BackupUnusable
 from delayed_tracker.cluster.switch import NodeWrite
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.files.syncing import sync
 from delayed_tracker.ledger.topic_name import TopicName
 
 FORMAT: Final = "delayed-tracker changes of a Pulsar cluster"
@@ -344,11 +345,7 @@ def _created(path: Path) -> BinaryIO:
     except OSError as error:
         raise BackupUnusable(f"{path}: it cannot be created ({error.strerror}); give another place") from error
     with _usable(path):
-        directory = os.open(path.absolute().parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync(path.absolute().parent)
     return file
 
 

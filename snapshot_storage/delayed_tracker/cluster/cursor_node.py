@@ -19,6 +19,7 @@ from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.ledger.compression import METADATA_BYTES_MAX, compress, decompress
 from delayed_tracker.ledger.errors import CompressedDataInvalid
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedCursorInfo, ManagedCursorInfoMetadata, StringProperty
+from delayed_tracker.wire.column_fields import varint
 
 BUCKET_PREFIX: Final = "#pulsar.internal.delayed.bucket"
 _MAGIC: Final = b"\x47\x78"
@@ -117,7 +118,7 @@ class CursorNode:
             kept.append(field)
         for bucket in wanted.values():
             encoded = StringProperty(name=bucket.name, value=bucket.value).SerializeToString()
-            kept.append(bytes([_PROPERTIES << 3 | _BYTES]) + _varint(len(encoded)) + encoded)
+            kept.append(bytes([_PROPERTIES << 3 | _BYTES]) + varint(len(encoded)) + encoded)
         return replace(self, plain=b"".join(kept), buckets=tuple(buckets))
 
     def encode(self) -> bytes:
@@ -186,15 +187,6 @@ def _read_varint(message: bytes, place: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, place + count + 1
     raise ClusterNodeInvalid("a cursor's node has a number of more than ten bytes")
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def _number(text: str) -> int | None:

@@ -6,6 +6,7 @@ import pytest
 from rich.text import Text
 
 from delayed_tracker.cli.terminal.output import (
+    LISTED_FIRST,
     answer_console,
     duration,
     for_machines,
@@ -16,6 +17,7 @@ from delayed_tracker.cli.terminal.output import (
     print_json_lines,
     progress,
     say,
+    say_first,
     show,
     size,
     table,
@@ -154,6 +156,17 @@ def test_what_is_piped_is_never_folded(capsys):
     assert lines[0] == f"of {NAME}"
     assert sum(NAME in line for line in lines) == 3
     assert lines[-1] == f"{NAME} and {NAME}"
+
+
+def test_a_long_list_is_cut_and_counted(capsys):
+    """The first items are printed, then how many there are besides; a list that fits has no such line."""
+    say_first("bad", range(LISTED_FIRST))
+    assert capsys.readouterr().out.splitlines() == [f"bad: {item}" for item in range(LISTED_FIRST)]
+    say_first("bad", range(LISTED_FIRST + 3))
+    assert capsys.readouterr().out.splitlines()[LISTED_FIRST - 1 :] == [
+        f"bad: {LISTED_FIRST - 1}",
+        "... and 3 more; --json lists all",
+    ]
 
 
 def test_a_table_too_wide_for_the_terminal_is_a_list(capsys, narrow):

@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import SparkSession
 
+from delayed_tracker.spark.jobs.ledger_rows import reading
 from delayed_tracker.spark.settings import RebuildSettings
-from delayed_tracker.spark.steps.reading import reading
 from tests.spark.harness.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(300)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delayed_tracker.cli.spark.options import source_options
+from delayed_tracker.cli.spark.options import SourceArguments
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark.source.source_options import KeptEntries, parse_options
@@ -79,4 +79,4 @@ def test_wrong_options_say_what_to_give(given: dict[str, str], message: str):
 def test_a_source_that_is_no_source_is_refused_before_spark_is_started(url, named):
     """A wrong source is refused before Java starts."""
     with pytest.raises(InvalidInput, match=named):
-        source_options([url], metadata=None, topic=None, topics_pattern=None, open_ledgers=None, on_error="fail")
+        SourceArguments([url]).format_options()

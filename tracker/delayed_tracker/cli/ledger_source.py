@@ -45,7 +45,7 @@ Source = Annotated[
         metavar="URL",
     ),
 ]
-
+OnError = Annotated[ErrorPolicy, typer.Option("--on-error", help="What to do with entries that cannot be read.")]
 
 READABLE_FILES: Final = "name files that can be read"
 """Remedy for unreadable files of a source, and of its metadata."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from delayed_tracker.core.values.errors import DelayedTrackerError
@@ -14,7 +14,7 @@ ANOTHER_COPY: Final = "restore the file from a copy"
 """Remedy for a damaged file without replicas."""
 
 
-class ErrorPolicy(Enum):
+class ErrorPolicy(StrEnum):
     """Reaction to entries that cannot be read."""
 
     FAIL = "fail"

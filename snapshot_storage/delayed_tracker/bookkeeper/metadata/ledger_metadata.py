@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid
 from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.pulsar.v1.ledger_metadata_pb2 import LedgerMetadataFormat
+from delayed_tracker.wire.column_fields import varint
 
 _HEADER: Final = b"BookieMetadataFormatVersion\t"
 _IN_RECOVERY_MARK: Final = -102
@@ -165,7 +166,7 @@ def serialize(metadata: LedgerMetadata) -> bytes:
         written.ClearField("cToken")
         return header + text_format.MessageToString(written, print_unknown_fields=False).encode("utf-8")
     body = written.SerializeToString(deterministic=True)
-    return header + _varint(len(body)) + body
+    return header + varint(len(body)) + body
 
 
 def _parse_binary(ledger_id: int, body: bytes) -> LedgerMetadataFormat:
@@ -241,15 +242,6 @@ def _unknown_fields(parsed: LedgerMetadataFormat) -> bytes:
     for known, _ in parsed.ListFields():
         rest.ClearField(known.name)
     return rest.SerializePartialToString()
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def _parse_lines(ledger_id: int, body: bytes) -> LedgerMetadata:

@@ -7,7 +7,6 @@ therefore write with versions, and read back.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -27,6 +26,7 @@ from delayed_tracker.bookkeeper.metadata.errors import (
     ZooKeeperError,
     ZooKeeperUnavailable,
 )
+from delayed_tracker.bookkeeper.metadata.kazoo_log import quiet_logger
 from delayed_tracker.bookkeeper.tls import ZooKeeperTls
 from delayed_tracker.core.values.errors import InvalidInput
 
@@ -124,7 +124,7 @@ class ZooKeeperClient:
         self._timeout_s = timeout_s
         secure = {} if tls is None else _tls_arguments(tls)
         self._client: Any = KazooClient(
-            hosts, timeout=session_s, connection_retry=dict(_RECONNECTING), logger=_quiet_logger(), **secure
+            hosts, timeout=session_s, connection_retry=dict(_RECONNECTING), logger=quiet_logger(), **secure
         )
         self._turns = asyncio.Semaphore(_REQUESTS_MAX)
         self._up = asyncio.Event()
@@ -212,10 +212,7 @@ class ZooKeeperClient:
         Raises:
             NodeMissing: there is no such node.
         """
-        watch = None
-        if on_change is not None:
-            loop, changed = asyncio.get_running_loop(), on_change
-            watch = lambda _: _call_soon(loop, changed)  # noqa: E731
+        watch = None if on_change is None else _watch(asyncio.get_running_loop(), on_change)
         return sorted(await self._ask(path, lambda: self._client.get_children_async(path, watch=watch)))
 
     async def create(self, path: str, value: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
@@ -368,6 +365,15 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *
         loop.call_soon_threadsafe(callback, *arguments)
 
 
+def _watch(loop: asyncio.AbstractEventLoop, on_change: Callable[[], None]) -> Callable[[object], None]:
+    """Return a function that kazoo calls, in one of its threads, with an event of a node."""
+
+    def changed(_event: object) -> None:
+        _call_soon(loop, on_change)
+
+    return changed
+
+
 def _tls_arguments(tls: ZooKeeperTls) -> dict[str, Any]:
     return {
         "use_ssl": True,
@@ -377,10 +383,3 @@ def _tls_arguments(tls: ZooKeeperTls) -> dict[str, Any]:
         "keyfile": tls.key,
         "check_hostname": tls.check_hostname,
     }
-
-
-def _quiet_logger() -> logging.Logger:
-    """Return a silent logger for kazoo, which logs each attempt to connect. Failures become exceptions here."""
-    logger = logging.getLogger(f"{__name__}.client")
-    logger.setLevel(logging.CRITICAL + 1)
-    return logger

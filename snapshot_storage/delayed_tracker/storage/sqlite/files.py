@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from delayed_tracker.files.syncing import sync
 from delayed_tracker.storage.sqlite.add_log import log_path_of
 from delayed_tracker.storage.sqlite.file_schema import FileSchema
 from delayed_tracker.storage.sqlite.log_schema import LOG_SCHEMA
@@ -95,15 +96,6 @@ def publish(drafts: Sequence[Path], path: Path) -> None:
 def _remove(path: Path) -> None:
     for name in (path, *(path.with_name(f"{path.name}{suffix}") for suffix in _BESIDE)):
         name.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    """Wait until a file or a directory is on disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def copy_access(source: Path, target: Path) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.files.syncing import sync
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported
 from delayed_tracker.storage.sqlite.file_schema import FileSchema
-from delayed_tracker.storage.sqlite.files import Progress, copy_access, copy_content, drafts_of, files_of, publish, sync
+from delayed_tracker.storage.sqlite.files import Progress, copy_access, copy_content, drafts_of, files_of, publish
 from delayed_tracker.storage.sqlite.lock import locked
 from delayed_tracker.storage.sqlite.soundness import damage_in
 from delayed_tracker.storage.sqlite.threads import ensure_directory, storage_errors, transaction

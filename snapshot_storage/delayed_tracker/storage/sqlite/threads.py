@@ -8,7 +8,6 @@ a second job that undoes the first, nothing.
 import asyncio
 import contextlib
 import errno
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.files.lock_file import LockFile
+from delayed_tracker.files.syncing import sync
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.storage.sqlite.file_schema import FileSchema
 from delayed_tracker.storage.sqlite.lock import FileLock, file_id_of, lock_path, lock_path_of
@@ -109,11 +109,7 @@ def ensure_directory(path: Path) -> None:
     if not directory.parent.is_dir():
         raise InvalidInput("sqlite path", str(path), f"create the directory {directory.parent} first")
     directory.mkdir(exist_ok=True)
-    above = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(above)
-    finally:
-        os.close(above)
+    sync(directory.parent)
 
 
 class _Together(NamedTuple):

@@ -8,7 +8,7 @@ never changes, and ``list``.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.objects.object_store import ListedObject, Objects
@@ -35,7 +35,8 @@ class SharedFaults:
         self._late: dict[str, list[Hold]] = {}
         self._failing: dict[str, list[bool]] = {}
         self._stale_listings = False
-        self._listings: dict[str, list[ListedObject] | list[str]] = {}
+        # What each listing found last, by prefix: a list of objects, or one of names.
+        self._listings: dict[str, Any] = {}
         self._late_operations: set[asyncio.Task[object]] = set()
         self.counts: dict[str, int] = {}
         """Operations that were asked for, by their names."""
@@ -92,9 +93,10 @@ class SharedFaults:
     def shown(self, prefix: str, found: T) -> T:
         """Return what a listing shows: what was found, or what it showed before the lag began."""
         if not self._stale_listings:
-            self._listings[prefix] = found  # type: ignore[assignment]
+            self._listings[prefix] = found
             return found
-        return self._listings.get(prefix, [])  # type: ignore[return-value]
+        shown: T = self._listings.get(prefix, [])
+        return shown
 
 
 async def _later(hold: Hold, work: Callable[[], Awaitable[object]]) -> object:

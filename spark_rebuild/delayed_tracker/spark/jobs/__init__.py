@@ -1,5 +1,5 @@
-"""Complete jobs: rebuild, verify, statistics, the table of message indexes.
+"""Complete jobs: rebuild, verify, statistics, the table of message indexes; and what the driver does for them.
 
-Takes a Spark session and settings, gives a summary.
+Takes a Spark session and settings, runs steps, gives a summary.
 Open ``rebuild.py`` first.
 """

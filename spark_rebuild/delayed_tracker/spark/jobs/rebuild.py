@@ -25,11 +25,12 @@ from delayed_tracker.spark.commit.pulsar_commit import PulsarCommit
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.spark.commit.shared_commit import SharedCommit
 from delayed_tracker.spark.commit.staging import Staging
+from delayed_tracker.spark.jobs.ledger_rows import ReadResult, reading
+from delayed_tracker.spark.jobs.snapshot_maker import SnapshotMaker
+from delayed_tracker.spark.jobs.tracker_plan import TrackerPlan
+from delayed_tracker.spark.jobs.writing import write_in_tasks
 from delayed_tracker.spark.settings import RebuildSettings
-from delayed_tracker.spark.steps.reading import ReadResult, Report, reading
-from delayed_tracker.spark.steps.snapshot_maker import SnapshotMaker
-from delayed_tracker.spark.steps.tracker_plan import TrackerPlan
-from delayed_tracker.spark.steps.writing import write_in_tasks
+from delayed_tracker.spark.stage_timer import Report
 from delayed_tracker.spark.summary import Summary, TrackerSummary
 
 _BUCKETS_PER_CORE: Final = 4
@@ -50,7 +51,7 @@ def rebuild(
         settings: of the job.
         target: destination of the buckets, entered before anything is read. None is a dry run: it writes nothing, not
             even staged work.
-        report: called with the name of each stage.
+        report: called with the name of each stage: look, read, count, plan, stage, commit.
     Raises:
         StorageInUse: the target is in use.
         InvalidInput: a setting, an option or a name is wrong.

@@ -11,8 +11,11 @@ from pyspark.sql import functions as F  # noqa: N812  PySpark's customary name
 
 from delayed_tracker.core.values.columns import Position, PositionColumns
 from delayed_tracker.spark import schema
+from delayed_tracker.spark.jobs.ledger_rows import KEPT, ReadResult, reading
+from delayed_tracker.spark.jobs.tracker_plan import TrackerPlan
 from delayed_tracker.spark.plan.acceptance import IndexOutcome
 from delayed_tracker.spark.settings import RebuildSettings
+from delayed_tracker.spark.stage_timer import Report
 from delayed_tracker.spark.steps.comparing import (
     LISTED,
     LISTED_MAX,
@@ -33,8 +36,6 @@ from delayed_tracker.spark.steps.comparison_runs import (
     task_count_of,
 )
 from delayed_tracker.spark.steps.live_index import LiveIndex, LiveRows
-from delayed_tracker.spark.steps.reading import KEPT, ReadResult, Report, reading
-from delayed_tracker.spark.steps.tracker_plan import TrackerPlan
 from delayed_tracker.spark.summary import Summary
 
 LISTED_IN_ALL_MAX: Final = 100_000
@@ -68,7 +69,7 @@ def verify(
         session: a session with the format ``pulsar_ledger``.
         settings: as for a rebuild; nothing is staged.
         live: the index.
-        report: called with the name of each stage.
+        report: called with the name of each stage: look, read, count, plan, index, compare.
     Returns: a comparison for each subscription, or the reason why there is none.
     Raises: as ``delayed_tracker.spark.jobs.rebuild.rebuild`` without a target, and all errors of ``live`` but
         IndexNotReadable.

@@ -19,7 +19,6 @@ from delayed_tracker.ledger.topic_name import TopicName
 
 _PULSARS_OWN: Final = ("__compaction", "pulsar.dedup", "pulsar.repl")
 _IN_METADATA: Final = -1
-_NOTHING_BAD: Final[tuple[BadEntry, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +85,15 @@ def read_subscribers(
             other for other in _known(cursors).catalogue.subscriptions(name) if _is_users(other)
         ]
         for subscription in names:
-            state, unreadable = nothing_acked(), _NOTHING_BAD
-            if not ignore_acks:
-                try:
-                    state, unreadable = _known(cursors).read(name, subscription, on_error)
-                except SubscriptionNotFound as error:
-                    lacking.setdefault(subscription, []).append(error)
-                    continue
-                except MetadataInvalid as error:
-                    if on_error is ErrorPolicy.FAIL:
-                        raise
-                    # Its acknowledgements are unknown, so its tracker stays as it is.
-                    bad.append((topic, BadEntry(None, None, None, None, error.message)))
-                    continue
+            try:
+                state, unreadable = _read_one(None if ignore_acks else cursors, name, subscription, on_error)
+            except SubscriptionNotFound as error:
+                lacking.setdefault(subscription, []).append(error)
+                continue
             bad += [(topic, entry) for entry in unreadable]
-            found.append(Subscriber(len(found), topic, subscription, state))
+            # If its acknowledgements are unknown, its tracker stays as it is.
+            if state is not None:
+                found.append(Subscriber(len(found), topic, subscription, state))
     for subscription, errors in lacking.items():
         if len(errors) == len(topics) == 1:
             raise errors[0]
@@ -110,6 +103,27 @@ def read_subscribers(
                 metadata={"subscription": subscription},
             )
     return Subscribers(tuple(found), tuple(bad))
+
+
+def _read_one(
+    cursors: "_Cursors | None", topic: TopicName, subscription: str, on_error: ErrorPolicy
+) -> tuple[CursorState | None, tuple[BadEntry, ...]]:
+    """Return the acknowledgements of a subscription, and the entries that could not be read for them.
+
+    Without cursors nothing is acknowledged. None for the acknowledgements means that they are unknown.
+
+    Raises:
+        SubscriptionNotFound: the topic does not have it.
+        MetadataInvalid, EntriesUnreadable: the cursor is damaged, and the policy is FAIL.
+    """
+    if cursors is None:
+        return nothing_acked(), ()
+    try:
+        return cursors.read(topic, subscription, on_error)
+    except MetadataInvalid as error:
+        if on_error is ErrorPolicy.FAIL:
+            raise
+        return None, (BadEntry(None, None, None, None, error.message),)
 
 
 def _known(cursors: "_Cursors | None") -> "_Cursors":

@@ -24,13 +24,20 @@ class ForeignSnapshot(Protocol):
     """Snapshot of these ledgers that another program made."""
 
     @property
-    def first_ledger_id(self) -> int: ...  # noqa: D102
+    def first_ledger_id(self) -> int:
+        """First ledger of its bucket."""
+
     @property
-    def last_ledger_id(self) -> int: ...  # noqa: D102
+    def last_ledger_id(self) -> int:
+        """Last ledger of its bucket."""
+
     @property
-    def metadata(self) -> bytes: ...  # noqa: D102
+    def metadata(self) -> bytes:
+        """Encoded metadata: a ``SnapshotMetadata``."""
+
     @property
-    def segments(self) -> tuple[bytes, ...]: ...  # noqa: D102
+    def segments(self) -> tuple[bytes, ...]:
+        """Encoded segments, in the order of their deadlines."""
 
 
 @dataclass(frozen=True, slots=True)

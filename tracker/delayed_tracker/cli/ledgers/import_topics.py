@@ -12,8 +12,7 @@ import typer
 from delayed_tracker.cli.ledger_source import LedgersNotWritten, Source, opened
 from delayed_tracker.cli.ledgers.all_topics import open_all_topics
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
-from delayed_tracker.cli.terminal.output import print_json, progress, say, show, table
-from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN, OnErrorOption
+from delayed_tracker.cli.terminal.output import print_json, progress, say, say_first, show, table
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, LedgerError
 from delayed_tracker.ledger.local.files.layout import LedgerDirectory
@@ -53,9 +52,9 @@ def import_topics(
         typer.Option("--topic", help="Only this topic; may be repeated; default: all.", metavar="TOPIC"),
     ] = None,
     on_error: Annotated[
-        OnErrorOption,
+        ErrorPolicy,
         typer.Option("--on-error", help="What to do with unreadable entries and, without --topic, unreadable topics."),
-    ] = OnErrorOption.FAIL,
+    ] = ErrorPolicy.FAIL,
     as_json: AsJson = False,
 ) -> None:
     """Copy topics to local ledgers: payloads and positions stay the same. Ledgers that were copied before are skipped.
@@ -67,14 +66,13 @@ def import_topics(
     with _writable(into):
         _require_place(into, source)
     reports: dict[str, ImportReport] = {}
-    policy = ErrorPolicy(on_error.value)
-    with opened(source, on_error=policy) as queries:
+    with opened(source, on_error=on_error) as queries:
         # All topics are opened before the first is copied, so that a broken one is found at once.
         logs, unreadable = (
             ([queries.source.topic_log(name) for name in topic], {}) if topic else open_all_topics(queries)
         )
         unclaimed = [] if topic else list(unclaimed_of(queries.source))
-        if policy is ErrorPolicy.FAIL:
+        if on_error is ErrorPolicy.FAIL:
             _refuse(unreadable)
             if unclaimed:
                 raise EntriesUnreadable(unclaimed)
@@ -86,7 +84,7 @@ def import_topics(
                     log,
                     into,
                     now_ms=time.time_ns() // 1_000_000,
-                    on_error=policy,
+                    on_error=on_error,
                     progress=shown,
                 )
     if as_json:
@@ -113,11 +111,7 @@ def import_topics(
         say(f"unreadable: {name}: {error.message}")
     for bad in unclaimed:
         say(f"of no topic: {bad}")
-    bad_entries = [bad for report in reports.values() for bad in report.bad_entries]
-    for bad in bad_entries[:BAD_ENTRIES_SHOWN]:
-        say(f"bad: {bad}")
-    if len(bad_entries) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    say_first("bad", [bad for report in reports.values() for bad in report.bad_entries])
 
 
 def _require_parent(into: Path) -> None:

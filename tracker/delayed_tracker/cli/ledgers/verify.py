@@ -7,13 +7,11 @@ import typer
 from delayed_tracker.cli.exit_codes import ExitCode
 from delayed_tracker.cli.ledger_source import Source, opened
 from delayed_tracker.cli.terminal.options import AsJson
-from delayed_tracker.cli.terminal.output import print_json, progress, say, show, size, table
+from delayed_tracker.cli.terminal.output import print_json, progress, say, say_first, show, size, table
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.queries.verify import LedgerVerdict, verify_topics, verify_unclaimed
 
 _NO_TOPIC: Final = "(no topic)"
-BAD_ENTRIES_SHOWN = 20
-"""Bad entries that are listed without --json, at most; all are counted."""
 
 
 def verify(
@@ -75,11 +73,7 @@ def _show(verdicts: list[LedgerVerdict]) -> None:
         if verdict.problem is not None:
             ledger = "" if verdict.ledger_id is None else f", ledger {verdict.ledger_id}"
             say(f"unreadable: {verdict.topic or _NO_TOPIC}{ledger}: {verdict.problem}")
-    bad = [entry for verdict in verdicts for entry in verdict.bad_entries]
-    for entry in bad[:BAD_ENTRIES_SHOWN]:
-        say(f"bad: {entry}")
-    if len(bad) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(bad) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    say_first("bad", [entry for verdict in verdicts for entry in verdict.bad_entries])
     entry_count = sum(verdict.entry_count for verdict in verdicts)
     sound_count = sum(verdict.sound_count for verdict in verdicts)
     damaged = sum(1 for verdict in verdicts if not verdict.sound)

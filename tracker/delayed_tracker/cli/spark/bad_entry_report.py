@@ -7,8 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the usual name
 
-from delayed_tracker.cli.terminal.output import say
-from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN
+from delayed_tracker.cli.terminal.output import say, say_first
 from delayed_tracker.spark import schema
 from delayed_tracker.spark.summary import BadRow
 
@@ -47,9 +46,6 @@ def bad_entries(entries: DataFrame, count: int) -> BadEntries:
 
 def print_bad_entries(bad: BadEntries) -> None:
     """Print a few bad entries, and their number."""
-    for error in bad.errors[:BAD_ENTRIES_SHOWN]:
-        say(f"bad: {error}")
-    if len(bad.errors) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(bad.errors) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    say_first("bad", bad.errors)
     if bad.count:
         say(f"{bad.count} entries cannot be read")

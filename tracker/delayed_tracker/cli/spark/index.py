@@ -12,20 +12,8 @@ from pyspark.sql import SparkSession
 
 from delayed_tracker.cli.spark.bad_entry_report import BadEntries, bad_entries, print_bad_entries
 from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_cause, first_message, job_error
-from delayed_tracker.cli.spark.options import (
-    Master,
-    Metadata,
-    OnError,
-    OpenLedgers,
-    Prometheus,
-    Source,
-    SparkLog,
-    SparkOptions,
-    Topics,
-    TopicsPattern,
-    source_options,
-)
-from delayed_tracker.cli.spark.running_job import StageTimer, spark_job
+from delayed_tracker.cli.spark.options import SourceArguments, SparkArguments, with_source, with_spark
+from delayed_tracker.cli.spark.running_job import spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import print_json, say
@@ -38,6 +26,7 @@ from delayed_tracker.spark.jobs.message_index import (
     write_parquet,
 )
 from delayed_tracker.spark.runtime.task_slots import task_slots
+from delayed_tracker.spark.stage_timer import StageTimer
 
 _WRITE_FAILED: Final = "[TASK_WRITE_FAILED]"
 _FILE_SYSTEMS: Final = ("java.io.", "java.net.", "java.nio.", "org.apache.hadoop.")
@@ -61,9 +50,11 @@ class IndexSummary:
     seconds: dict[str, float]
 
 
+@with_spark
+@with_source
 def index_command(
     *,
-    source: Source,
+    source: SourceArguments,
     output: Annotated[
         str,
         typer.Option(
@@ -74,15 +65,7 @@ def index_command(
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing table.")] = False,
-    metadata: Metadata = None,
-    topic: Topics = None,
-    topics_pattern: TopicsPattern = None,
-    open_ledgers: OpenLedgers = None,
-    on_error: OnError = "fail",
-    master: Master = None,
-    spark_option: SparkOptions = None,
-    spark_log: SparkLog = None,
-    prometheus: Prometheus = None,
+    spark: SparkArguments,
     as_json: AsJson = False,
 ) -> None:
     """Write the entry and the broker's time of each message index as Parquet, partitioned by topic.
@@ -93,20 +76,8 @@ def index_command(
     Example: spark-rebuild index --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --output
     message-index
     """
-    options = source_options(
-        source,
-        metadata=metadata,
-        topic=topic,
-        topics_pattern=topics_pattern,
-        open_ledgers=open_ledgers,
-        on_error=on_error,
-    )
-    with spark_job(
-        master, spark_option, command="index", source=source, as_json=as_json, log=spark_log, with_formats=True
-    ) as (
-        session,
-        report,
-    ):
+    options = source.format_options()
+    with spark_job(spark, command="index", source=source.text, as_json=as_json, with_formats=True) as (session, report):
         stages = StageTimer(report)
         options["tasksAtOnce"] = str(task_slots(session))
         entries = session.read.format("pulsar_ledger").schema(READ_SCHEMA).options(**options).load()
@@ -119,20 +90,20 @@ def index_command(
                 raise
             raise InvalidInput("--output", output, "it already exists: give another URL, or --overwrite") from error
         except (PySparkException, Py4JJavaError) as error:
-            raise _write_error(error, output, " ".join(source)) from error
+            raise _write_error(error, output, source.text) from error
         with stages.of("count"):
             # Spark cannot infer the columns of a table without rows.
             written = session.read.schema(MESSAGE_INDEX_SCHEMA).parquet(output).count()
             without_index, bad_count = count_others(entries)
             bad = bad_entries(entries, bad_count)
         summary = IndexSummary(output, written, without_index, bad, stages.seconds)
-    if prometheus is not None:
+    if spark.prometheus is not None:
         counts = {
             "read_entries": written + without_index,
             "written_indexes": written,
             "bad_entries": bad.count,
         }
-        write_metrics(prometheus, "index", counts, summary.seconds)
+        write_metrics(spark.prometheus, "index", counts, summary.seconds)
     if as_json:
         print_json(summary)
         return

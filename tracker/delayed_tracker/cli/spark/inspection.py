@@ -7,21 +7,14 @@ import typer
 
 from delayed_tracker.cli.spark.bad_entry_report import BadEntries, bad_entries, print_bad_entries
 from delayed_tracker.cli.spark.options import (
-    Master,
-    Metadata,
     Now,
-    OnError,
-    OpenLedgers,
-    Prometheus,
-    Source,
-    SparkLog,
-    SparkOptions,
-    Topics,
-    TopicsPattern,
+    SourceArguments,
+    SparkArguments,
     moment_ms,
-    source_options,
+    with_source,
+    with_spark,
 )
-from delayed_tracker.cli.spark.running_job import StageTimer, spark_job
+from delayed_tracker.cli.spark.running_job import spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson
 from delayed_tracker.cli.terminal.output import duration, instant, print_json, say, show, size, table
@@ -37,6 +30,7 @@ from delayed_tracker.spark.jobs.statistics import (
     describe_topics,
 )
 from delayed_tracker.spark.runtime.task_slots import task_slots
+from delayed_tracker.spark.stage_timer import StageTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +44,17 @@ class Inspection:
     seconds: dict[str, float]
 
 
+@with_spark
+@with_source
 def inspect_command(
     *,
-    source: Source,
-    metadata: Metadata = None,
-    topic: Topics = None,
-    topics_pattern: TopicsPattern = None,
-    open_ledgers: OpenLedgers = None,
-    on_error: OnError = "fail",
+    source: SourceArguments,
     now: Now = None,
     step_s: Annotated[
         int, typer.Option("--step-s", min=1, max=INT63_MAX // 1_000, help="Width of a bar in seconds.")
     ] = 3_600,
     bar_count: Annotated[int, typer.Option("--bars", min=1, max=10_000, help="How many bars.")] = 24,
-    master: Master = None,
-    spark_option: SparkOptions = None,
-    spark_log: SparkLog = None,
-    prometheus: Prometheus = None,
+    spark: SparkArguments,
     as_json: AsJson = False,
 ) -> None:
     """Count the entries and delayed messages of each topic, and draw the deadlines, acknowledged messages included.
@@ -74,22 +62,13 @@ def inspect_command(
     Example: spark-rebuild inspect --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl' --step-s 600
     --bars 12
     """
-    options = source_options(
-        source,
-        metadata=metadata,
-        topic=topic,
-        topics_pattern=topics_pattern,
-        open_ledgers=open_ledgers,
-        on_error=on_error,
-    )
+    options = source.format_options()
     from_ms = moment_ms(now)
     if from_ms + bar_count * step_s * 1_000 > INT63_MAX:
         raise InvalidInput(
             "--bars", bar_count, f"with --step-s {step_s} they end beyond 2^63-1 ms: give fewer or narrower"
         )
-    with spark_job(
-        master, spark_option, command="inspect", source=source, as_json=as_json, log=spark_log, with_formats=True
-    ) as (
+    with spark_job(spark, command="inspect", source=source.text, as_json=as_json, with_formats=True) as (
         session,
         report,
     ):
@@ -106,13 +85,13 @@ def inspect_command(
         with stages.of("bad entries"):
             bad = bad_entries(entries, sum(one.bad for one in topics))
     found = Inspection(topics, bars, bad, stages.seconds)
-    if prometheus is not None:
+    if spark.prometheus is not None:
         counts = {
             "read_entries": sum(one.entries for one in topics),
             "delayed_entries": sum(one.delayed for one in topics),
             "bad_entries": bad.count,
         }
-        write_metrics(prometheus, "inspect", counts, stages.seconds)
+        write_metrics(spark.prometheus, "inspect", counts, stages.seconds)
     if as_json:
         print_json(found)
     else:

@@ -1,18 +1,22 @@
 """Options that the commands of ``spark-rebuild`` share, and their conversion to settings."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
 from delayed_tracker.cli.ledger_source import SOURCE_VARIABLE, sources_given
 from delayed_tracker.cli.spark.textfile import writable
+from delayed_tracker.cli.terminal.grouped_options import in_place_of
 from delayed_tracker.cli.terminal.options import reject_tilde_path
 from delayed_tracker.cli.tracker.offering import parse_instant
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.source_url import SourceUrl, parse_source_url
+from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 from delayed_tracker.spark.source.source_options import parse_options
 
 Source = Annotated[
@@ -54,18 +58,22 @@ IgnoreAcks = Annotated[
     bool,
     typer.Option("--ignore-acks", help="Take acknowledged messages too, as a new subscription would get them."),
 ]
-OpenLedgers = Annotated[
-    str | None,
+OpenLedgersMode = Annotated[
+    OpenLedgers | None,
     typer.Option(
         "--open-ledgers",
         help="live: a writer may still be running; recovered: none is. Ignored for a URL with openLedgers.",
         metavar="live|recovered",
+        case_sensitive=False,
     ),
 ]
 OnError = Annotated[
-    str,
+    ErrorPolicy,
     typer.Option(
-        "--on-error", help="fail: end at the first bad entry; skip: list them all and go on.", metavar="fail|skip"
+        "--on-error",
+        help="fail: end at the first bad entry; skip: list them all and go on.",
+        metavar="fail|skip",
+        case_sensitive=False,
     ),
 ]
 Now = Annotated[
@@ -108,30 +116,102 @@ Prometheus = Annotated[
     ),
 ]
 
+_FIRST: Final = (
+    "source",
+    "against",
+    "output",
+    "overwrite",
+    "metadata",
+    "topic",
+    "topics_pattern",
+    "subscription",
+    "ignore_acks",
+    "open_ledgers",
+    "on_error",
+)
+"""Order of the options at the beginning of each help: what is read, what it is compared with or where it goes, and how."""
 
-def source_options(
-    source: Sequence[str],
-    *,
-    metadata: str | None,
-    topic: str | None,
-    topics_pattern: str | None,
-    open_ledgers: str | None,
-    on_error: str,
-) -> dict[str, str]:
-    """Return options of the format ``pulsar_ledger``, checked before Spark starts. Raises InvalidInput."""
-    given = {
-        # The format splits its option at spaces, but a path may contain spaces.
-        "url": " ".join(url.replace(" ", "%20") for url in source),
-        "metadata": metadata,
-        "topic": topic,
-        "topicsPattern": topics_pattern,
-        "openLedgers": open_ledgers,
-        "onError": on_error,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
-    for url in parse_options(options).urls:
-        _require_place(parse_source_url(url))
-    return options
+
+@dataclass(frozen=True, slots=True)
+class SourceArguments:
+    """Options of the command line that say which ledgers are read, and how."""
+
+    urls: Sequence[str]
+    metadata: str | None = None
+    topic: str | None = None
+    topics_pattern: str | None = None
+    open_ledgers: OpenLedgers | None = None
+    on_error: ErrorPolicy = ErrorPolicy.FAIL
+
+    @property
+    def text(self) -> str:
+        """URLs as errors name them."""
+        return " ".join(self.urls)
+
+    def format_options(self) -> dict[str, str]:
+        """Return options of the format ``pulsar_ledger``, checked before Spark starts. Raises InvalidInput."""
+        given = {
+            # The format splits its option at spaces, but a path may contain spaces.
+            "url": " ".join(url.replace(" ", "%20") for url in self.urls),
+            "metadata": self.metadata,
+            "topic": self.topic,
+            "topicsPattern": self.topics_pattern,
+            "openLedgers": self.open_ledgers and self.open_ledgers.value,
+            "onError": self.on_error.value,
+        }
+        options = {name: value for name, value in given.items() if value is not None}
+        for url in parse_options(options).urls:
+            _require_place(parse_source_url(url))
+        return options
+
+
+@dataclass(frozen=True, slots=True)
+class SparkArguments:
+    """Options of the command line that say how Spark runs the job, and where its outcome is recorded."""
+
+    master: str | None
+    """Master in Spark's form; None for the cores of this machine, or what spark-submit has chosen."""
+    settings: Sequence[str]
+    """Settings of Spark, each KEY=VALUE."""
+    log: Path | None
+    """File for the output of Spark's processes; None keeps its end, for a failure of Spark."""
+    prometheus: Path | None
+    """File for metrics, which can be written; None for no metrics."""
+
+
+def with_source(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of ledgers in place of its parameter ``source``, a :class:`SourceArguments`."""
+
+    def with_options(
+        *,
+        source: Source,
+        metadata: Metadata = None,
+        topic: Topics = None,
+        topics_pattern: TopicsPattern = None,
+        open_ledgers: OpenLedgersMode = None,
+        on_error: OnError = ErrorPolicy.FAIL,
+        **others: Any,
+    ) -> None:
+        arguments = SourceArguments(source, metadata, topic, topics_pattern, open_ledgers, on_error)
+        command(source=arguments, **others)
+
+    return in_place_of("source", with_options, command, first=_FIRST)
+
+
+def with_spark(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of Spark in place of its parameter ``spark``, a :class:`SparkArguments`."""
+
+    def with_options(
+        *,
+        master: Master = None,
+        spark_option: SparkOptions = None,
+        spark_log: SparkLog = None,
+        prometheus: Prometheus = None,
+        **others: Any,
+    ) -> None:
+        command(spark=SparkArguments(master, spark_option or (), spark_log, prometheus), **others)
+
+    return in_place_of("spark", with_options, command)
 
 
 def _require_place(url: SourceUrl) -> None:
@@ -142,10 +222,10 @@ def _require_place(url: SourceUrl) -> None:
                 raise InvalidInput("--source", url.text, f"{url.part(path)}: give a directory that exists")
 
 
-def spark_options(given: Sequence[str] | None) -> dict[str, str]:
+def spark_options(given: Sequence[str]) -> dict[str, str]:
     """Return settings of Spark by key. Raises InvalidInput for other text."""
     settings: dict[str, str] = {}
-    for text in given or ():
+    for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key.startswith("spark."):
             raise InvalidInput("--spark-option", text, "give spark.KEY=VALUE")

@@ -1,5 +1,6 @@
 """Command ``spark-rebuild rebuild``: makes snapshots from ledgers, which the service opens like its own."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,20 +10,13 @@ from delayed_tracker.cli.spark.bad_entry_report import bad_rows, print_bad_entri
 from delayed_tracker.cli.spark.commit_target import Commit, check_target, commit_target
 from delayed_tracker.cli.spark.options import (
     IgnoreAcks,
-    Master,
-    Metadata,
     Now,
-    OnError,
-    OpenLedgers,
-    Prometheus,
-    Source,
-    SparkLog,
-    SparkOptions,
+    SourceArguments,
+    SparkArguments,
     Subscriptions,
-    Topics,
-    TopicsPattern,
     moment_ms,
-    source_options,
+    with_source,
+    with_spark,
 )
 from delayed_tracker.cli.spark.running_job import spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
@@ -51,16 +45,13 @@ _ACCOUNT = (
 
 
 @with_credentials
+@with_spark
+@with_source
 def rebuild_command(
     *,
-    source: Source,
-    metadata: Metadata = None,
-    topic: Topics = None,
-    topics_pattern: TopicsPattern = None,
+    source: SourceArguments,
     subscription: Subscriptions = None,
     ignore_acks: IgnoreAcks = False,
-    open_ledgers: OpenLedgers = None,
-    on_error: OnError = "fail",
     now: Now = None,
     commit: Commit = None,
     staging: Annotated[
@@ -81,10 +72,7 @@ def rebuild_command(
     config: Config = None,
     broker_conf: BrokerConf = None,
     overrides: Set = None,
-    master: Master = None,
-    spark_option: SparkOptions = None,
-    spark_log: SparkLog = None,
-    prometheus: Prometheus = None,
+    spark: SparkArguments,
     credentials: ClientCredentials,
     as_json: AsJson = False,
 ) -> None:
@@ -104,14 +92,7 @@ def rebuild_command(
         raise BadUsage("missing option '--staging': give a directory or URL that the driver and all workers reach")
     limits = settings_from(config, overrides, broker_conf).settings
     settings = RebuildSettings(
-        source=source_options(
-            source,
-            metadata=metadata,
-            topic=topic,
-            topics_pattern=topics_pattern,
-            open_ledgers=open_ledgers,
-            on_error=on_error,
-        ),
+        source=source.format_options(),
         now_ms=moment_ms(now),
         staging=staging,
         subscriptions=tuple(subscription or ()),
@@ -125,21 +106,17 @@ def rebuild_command(
     if commit is not None and not dry_run:
         target = commit_target(commit, credentials)
         check_target(commit, target)
-    with spark_job(master, spark_option, command="rebuild", source=source, as_json=as_json, log=spark_log) as (
-        session,
-        report,
-    ):
+    with spark_job(spark, command="rebuild", source=source.text, as_json=as_json) as (session, report):
         summary = rebuild(session, settings, target=target, report=report)
-    if prometheus is not None:
-        _write_metrics(prometheus, summary)
+    if spark.prometheus is not None:
+        _write_metrics(spark.prometheus, summary)
     if as_json:
         print_json({**summary.document(), "dry_run": dry_run})
     else:
         _show(summary, dry_run=dry_run)
 
 
-def _write_metrics(path: Prometheus, summary: Summary) -> None:
-    assert path is not None
+def _write_metrics(path: Path, summary: Summary) -> None:
     whole = summary.document()
     counts = {
         "read_entries": summary.read,

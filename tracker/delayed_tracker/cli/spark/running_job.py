@@ -2,12 +2,11 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 from threading import Event, Thread
-from time import perf_counter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from rich import progress as bars
 
 from delayed_tracker.cli.ledger_source import READABLE_FILES, translate_file_errors
 from delayed_tracker.cli.spark.job_errors import SparkJobFailed, first_message, job_error
-from delayed_tracker.cli.spark.options import spark_options
+from delayed_tracker.cli.spark.options import SparkArguments, spark_options
 from delayed_tracker.cli.spark.spark_output import SparkOutput
 from delayed_tracker.cli.spark.starting.early_java import take_early_java
 from delayed_tracker.cli.terminal.output import LOG_LINE_EVERY_S, notice_console
@@ -26,6 +25,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.jobs.session import build_session
 from delayed_tracker.spark.runtime.java_start import JavaStart, java_process
 from delayed_tracker.spark.runtime.session_settings import is_submitted, session_settings
+from delayed_tracker.spark.stage_timer import Report
 
 _LOOK_EVERY_S: Final = 0.25
 _JAVA_ENDS_WITHIN_S: Final = 1.0
@@ -34,46 +34,19 @@ _JAVA_ENDS_WITHIN_S: Final = 1.0
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(spark|k8s)://.+")
 _NO_MASTER: Final = "Cannot call methods on a stopped SparkContext"
 """Message of Spark when it has given up to reach its master."""
-Report = Callable[[str], None]
-"""Called with the name of a stage when it begins."""
-
-
-class StageTimer:
-    """Durations of a command's stages, in order."""
-
-    def __init__(self, report: Report) -> None:
-        self.seconds: dict[str, float] = {}
-        self._report = report
-
-    @contextmanager
-    def of(self, name: str) -> Iterator[None]:
-        """Report a stage, and measure the block."""
-        self._report(name)
-        begun = perf_counter()
-        yield
-        self.seconds[name] = perf_counter() - begun
 
 
 @contextmanager
 def spark_job(
-    master: str | None,
-    options: Sequence[str] | None,
-    *,
-    command: str,
-    source: Sequence[str],
-    as_json: bool,
-    log: Path | None,
-    with_formats: bool = False,
+    spark: SparkArguments, *, command: str, source: str, as_json: bool, with_formats: bool = False
 ) -> Iterator[tuple[SparkSession, Report]]:
     """Create a session for one command and show its progress; use a session that is already active, and do not stop it.
 
     Args:
-        master: the master, in Spark's form.
-        options: settings of Spark, each NAME=VALUE.
+        spark: how Spark runs.
         command: name of the command.
         source: the command's source, for errors.
         as_json: True prints no progress: stderr contains only an error, because spark-submit merges both streams.
-        log: file for the output of Spark's processes; None keeps its end, for a failure of Spark.
         with_formats: True if the command reads data frames of this project's formats.
     Raises:
         InvalidInput: an option has another form, or a file cannot be read or written.
@@ -81,7 +54,8 @@ def spark_job(
         JavaNotFound: Spark cannot start.
         SparkJobFailed: Spark failed for a reason that is not this project's.
     """
-    settings = spark_options(options)
+    settings = spark_options(spark.settings)
+    master, log = spark.master, spark.log
     if master is not None and not _MASTER.fullmatch(master):
         raise InvalidInput("--master", master, "give local, local[N], local[*], spark://HOST:PORT, yarn or k8s://URL")
     if log is not None and is_submitted():
@@ -89,7 +63,7 @@ def spark_job(
             "--spark-log", str(log), "leave it out: spark-submit has started Spark and decides where its log goes"
         )
     with (
-        _session(master, settings, command, " ".join(source), log, with_formats=with_formats) as session,
+        _session(master, settings, command, source, log, with_formats=with_formats) as session,
         _progress(session, "starting", is_quiet=as_json) as report,
     ):
         yield session, report

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,37 +12,34 @@ from delayed_tracker.cli.spark.bad_entry_report import bad_rows, print_bad_entri
 from delayed_tracker.cli.spark.live_index import IndexNotOpen, live_index
 from delayed_tracker.cli.spark.options import (
     IgnoreAcks,
-    Master,
-    Metadata,
     Now,
-    OnError,
-    OpenLedgers,
-    Prometheus,
-    Source,
-    SparkLog,
-    SparkOptions,
+    SourceArguments,
+    SparkArguments,
     Subscriptions,
-    Topics,
-    TopicsPattern,
     moment_ms,
-    source_options,
+    with_source,
+    with_spark,
 )
 from delayed_tracker.cli.spark.running_job import spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
-from delayed_tracker.cli.terminal.output import counted, instant, jsonable, print_json, say, show, table
+from delayed_tracker.cli.terminal.output import counted, instant, jsonable, print_json, say, say_first, show, table
 from delayed_tracker.cli.terminal.service import with_credentials
-from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN
 from delayed_tracker.client import ClientCredentials
 from delayed_tracker.spark.jobs.verify import Verification, verify
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.steps.comparing import Comparison, NotCompared
 
+_REST: Final = "--json lists them"
+"""Not "lists all": of differences, the answer has no more than ``LISTED_MAX`` of each kind."""
+
 
 @with_credentials
+@with_spark
+@with_source
 def verify_command(
     *,
-    source: Source,
+    source: SourceArguments,
     against: Annotated[
         str,
         typer.Option(
@@ -52,21 +49,13 @@ def verify_command(
             metavar="TARGET",
         ),
     ],
-    metadata: Metadata = None,
-    topic: Topics = None,
-    topics_pattern: TopicsPattern = None,
     subscription: Subscriptions = None,
     ignore_acks: IgnoreAcks = False,
-    open_ledgers: OpenLedgers = None,
-    on_error: OnError = "fail",
     now: Now = None,
     config: Config = None,
     broker_conf: BrokerConf = None,
     overrides: Set = None,
-    master: Master = None,
-    spark_option: SparkOptions = None,
-    spark_log: SparkLog = None,
-    prometheus: Prometheus = None,
+    spark: SparkArguments,
     credentials: ClientCredentials,
     as_json: AsJson = False,
 ) -> None:
@@ -81,14 +70,7 @@ def verify_command(
     --against sqlite:data/tracker.db
     """
     settings = RebuildSettings(
-        source=source_options(
-            source,
-            metadata=metadata,
-            topic=topic,
-            topics_pattern=topics_pattern,
-            open_ledgers=open_ledgers,
-            on_error=on_error,
-        ),
+        source=source.format_options(),
         now_ms=moment_ms(now),
         subscriptions=tuple(subscription or ()),
         ignore_acks=ignore_acks,
@@ -96,14 +78,11 @@ def verify_command(
     )
     with (
         live_index(against, credentials) as live,
-        spark_job(master, spark_option, command="verify", source=source, as_json=as_json, log=spark_log) as (
-            session,
-            report,
-        ),
+        spark_job(spark, command="verify", source=source.text, as_json=as_json) as (session, report),
     ):
         found = verify(session, settings, live, report=report)
-    if prometheus is not None:
-        _write_metrics(prometheus, found)
+    if spark.prometheus is not None:
+        _write_metrics(spark.prometheus, found)
     status = _status(found)
     if as_json:
         print_json(
@@ -167,16 +146,10 @@ def _show(found: Verification) -> None:
             f"differing: {moved.position}, {instant(moved.ledger_ms)} in the ledger, {instant(moved.index_ms)} in the index"
             for moved in one.differing_positions
         ]
-        for line in lines[:BAD_ENTRIES_SHOWN]:
-            say(f"{one.subscription} of {one.topic}: {line}")
-        if len(lines) > BAD_ENTRIES_SHOWN:
-            say(f"... and {len(lines) - BAD_ENTRIES_SHOWN} more; --json lists them")
+        say_first(f"{one.subscription} of {one.topic}", lines, rest=_REST)
     for bucket in found.lost:
         say(f"unreadable: {bucket}")
-    for skipped in wanted[:BAD_ENTRIES_SHOWN]:
-        say(f"not compared: {skipped.message}")
-    if len(wanted) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(wanted) - BAD_ENTRIES_SHOWN} more; --json lists them")
+    say_first("not compared", [skipped.message for skipped in wanted], rest=_REST)
     bad = bad_rows(found.summary.bad_entries)
     print_bad_entries(bad)
     if found.lost or found.has_differences:

@@ -31,6 +31,8 @@ PLAIN_WIDTH = 140
 """Columns of a line if the output is not a terminal."""
 _WIDTH_MAX = 100_000
 """Columns of a line while a table is measured; no table needs as many."""
+LISTED_FIRST = 20
+"""Lines of a list that are printed without --json, at most."""
 LOG_LINE_EVERY_S = 10.0
 """Without a terminal, seconds between two progress lines at least; printed only if the work has advanced."""
 
@@ -113,6 +115,20 @@ def _escapes_needed() -> bool:
 def say(*sentences: str) -> None:
     """Print sentences on stdout, each on one line without wrapping, so that piped output can be searched."""
     answer_console().print("\n".join(map(printable, sentences)), soft_wrap=True)
+
+
+def say_first(label: str, items: Sequence[object], *, rest: str = "--json lists all") -> None:
+    """Print the first ``LISTED_FIRST`` items, one a line after the label, and the number of the others.
+
+    Args:
+        label: what the items are, such as "bad"; printed before each.
+        items: anything with a readable ``str``.
+        rest: where the others are.
+    """
+    for item in items[:LISTED_FIRST]:
+        say(f"{label}: {item}")
+    if len(items) > LISTED_FIRST:
+        say(f"... and {len(items) - LISTED_FIRST} more; {rest}")
 
 
 def show(rows: Table) -> None:

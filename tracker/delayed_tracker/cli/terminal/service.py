@@ -3,8 +3,6 @@
 A command takes one ``service: Service``; :func:`of_service` declares the options in its place.
 """
 
-import functools
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Annotated, Any, Final, Self
 
 import typer
 
+from delayed_tracker.cli.terminal.grouped_options import in_place_of
 from delayed_tracker.cli.terminal.options import VARIABLE_OF_OPTION, reject_tilde_path
 from delayed_tracker.client import (
     ClientCredentials,
@@ -89,7 +88,7 @@ def of_service(command: Callable[..., None]) -> Callable[..., None]:
     def with_server(*, server: Server = DEFAULT_SERVER, credentials: ClientCredentials, **others: Any) -> None:
         command(service=Service.at(server, credentials), **others)
 
-    return with_credentials(_in_place("service", with_server, command))
+    return with_credentials(in_place_of("service", with_server, command))
 
 
 def with_credentials(command: Callable[..., None]) -> Callable[..., None]:
@@ -112,21 +111,4 @@ def with_credentials(command: Callable[..., None]) -> Callable[..., None]:
         )
         command(credentials=credentials, **others)
 
-    return _in_place("credentials", with_options, command)
-
-
-def _in_place(name: str, wrapper: Callable[..., None], command: Callable[..., None]) -> Callable[..., None]:
-    """Return the wrapper with the command's name, help and parameters, and its own ones in place of one of them."""
-    own = [
-        option
-        for option in inspect.signature(wrapper).parameters.values()
-        if option.kind is inspect.Parameter.KEYWORD_ONLY
-    ]
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
-        parameters += own if parameter.name == name else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-    functools.update_wrapper(wrapper, command)
-    # typer reads both. What update_wrapper has set would show the command's own ones.
-    wrapper.__dict__["__signature__"] = inspect.Signature(parameters)
-    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return wrapper
+    return in_place_of("credentials", with_options, command)

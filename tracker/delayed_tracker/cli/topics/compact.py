@@ -7,13 +7,13 @@ import typer
 
 from delayed_tracker.cli.ledger_source import (
     SOURCE_VARIABLE,
+    OnError,
     sources_given,
     translate_disk_errors,
     translate_file_errors,
 )
 from delayed_tracker.cli.terminal.options import AsJson, Topic
-from delayed_tracker.cli.terminal.output import print_json, progress, say, show, size, table
-from delayed_tracker.cli.tracker.replay import BAD_ENTRIES_SHOWN, OnErrorOption
+from delayed_tracker.cli.terminal.output import print_json, progress, say, say_first, show, size, table
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.local.compacting import LocalCompaction, compact_local_topic
@@ -36,9 +36,7 @@ def compact(
     retain_null_key: Annotated[
         bool, typer.Option("--retain-null-key", help="Keep messages that have no key; by default they are dropped.")
     ] = False,
-    on_error: Annotated[
-        OnErrorOption, typer.Option("--on-error", help="What to do with entries that cannot be read.")
-    ] = OnErrorOption.FAIL,
+    on_error: OnError = ErrorPolicy.FAIL,
     as_json: AsJson = False,
 ) -> None:
     """Compact a topic of local ledgers: copy the latest message of each key to a compacted ledger. The topic stays.
@@ -68,7 +66,7 @@ def compact(
             topic,
             now_ms=time.time_ns() // 1_000_000,
             retain_null_key=retain_null_key,
-            on_error=ErrorPolicy(on_error.value),
+            on_error=on_error,
             progress=shown,
         )
     if as_json:
@@ -88,7 +86,4 @@ def _show(made: LocalCompaction) -> None:
     rows.add_row("batches kept undecoded", str(made.summary.undecodable_count))
     rows.add_row("size", size(made.summary.payload_bytes))
     show(rows)
-    for bad in made.bad_entries[:BAD_ENTRIES_SHOWN]:
-        say(f"bad: {bad}")
-    if len(made.bad_entries) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(made.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    say_first("bad", made.bad_entries)

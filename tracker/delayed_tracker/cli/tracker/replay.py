@@ -1,7 +1,6 @@
 """Command ``delayed-tracker replay``: adds a topic's delayed messages from bookies to a running service."""
 
 import asyncio
-import enum
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +8,9 @@ from typing import Annotated
 import typer
 
 from delayed_tracker.cli.exit_codes import ExitCode
-from delayed_tracker.cli.ledger_source import SourceUnreadable
+from delayed_tracker.cli.ledger_source import OnError, SourceUnreadable
 from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic, reject_tilde_path
-from delayed_tracker.cli.terminal.output import duration, print_json, progress, say, show, table
+from delayed_tracker.cli.terminal.output import duration, print_json, progress, say, say_first, show, table
 from delayed_tracker.cli.terminal.service import Service, of_service
 from delayed_tracker.cli.tracker.offering import OfferOutcome, offer, parse_instant, server_now_ms, shifted
 from delayed_tracker.client import Position
@@ -21,23 +20,6 @@ from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.ledger.source import PendingReport, open_bookie_disk
 from delayed_tracker.ledger.source_url import open_live_cluster, require_source
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
-
-BAD_ENTRIES_SHOWN = 20
-"""Bad entries that are listed without --json, at most; all are counted."""
-
-
-class OpenLedgersOption(enum.StrEnum):
-    """Mode of reading a ledger that was never closed."""
-
-    LIVE = "live"
-    RECOVERED = "recovered"
-
-
-class OnErrorOption(enum.StrEnum):
-    """Action on entries that cannot be read."""
-
-    FAIL = "fail"
-    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +99,14 @@ def replay(
         typer.Option("--ignore-acks", help="Offer acknowledged messages too, as a new subscription would see them."),
     ] = False,
     open_ledgers: Annotated[
-        OpenLedgersOption | None,
+        OpenLedgers | None,
         typer.Option(
             "--open-ledgers",
             help="live: a writer may be alive; recovered: the disks are of a dead cluster. By default, recovered for disks; "
             "a running cluster is always read live.",
         ),
     ] = None,
-    on_error: Annotated[
-        OnErrorOption, typer.Option("--on-error", help="What to do with entries that cannot be read.")
-    ] = OnErrorOption.FAIL,
+    on_error: OnError = ErrorPolicy.FAIL,
     rebase_at: Annotated[
         str | None,
         typer.Option(
@@ -149,10 +129,9 @@ def replay(
     --subscription workers
     """
     instant_ms = None if rebase_at is None else parse_instant("--rebase-at", rebase_at)
-    policy = ErrorPolicy(on_error.value)
     if source is not None:
         _require_alone(source, bookie=bookie, metadata=metadata, open_ledgers=open_ledgers)
-        report = read_pending_of_cluster(source, topic, subscription, ignore_acks=ignore_acks, on_error=policy)
+        report = read_pending_of_cluster(source, topic, subscription, ignore_acks=ignore_acks, on_error=on_error)
     elif bookie and metadata is not None:
         report = read_pending(
             bookie,
@@ -160,8 +139,8 @@ def replay(
             topic,
             subscription,
             ignore_acks=ignore_acks,
-            open_ledgers=OpenLedgers((open_ledgers or OpenLedgersOption.RECOVERED).value),
-            on_error=policy,
+            open_ledgers=open_ledgers or OpenLedgers.RECOVERED,
+            on_error=on_error,
         )
     else:
         missing = "--metadata" if bookie else "--bookie"
@@ -237,12 +216,12 @@ def read_pending_of_cluster(
 
 
 def _require_alone(
-    source: str, *, bookie: list[Path] | None, metadata: str | None, open_ledgers: OpenLedgersOption | None
+    source: str, *, bookie: list[Path] | None, metadata: str | None, open_ledgers: OpenLedgers | None
 ) -> None:
     """Refuse options that a running cluster has no use for. Raises InvalidInput."""
     if bookie or metadata is not None:
         raise InvalidInput("--source", source, "give it, or --bookie and --metadata, not both")
-    if open_ledgers is OpenLedgersOption.RECOVERED:
+    if open_ledgers is OpenLedgers.RECOVERED:
         remedy = "a running cluster is read up to the last confirmed entries; leave it out"
         raise InvalidInput("--open-ledgers", open_ledgers.value, remedy)
 
@@ -315,9 +294,6 @@ def _print_account(account: Reconciliation) -> None:
     show(rows)
     if account.shift_ms:
         say(f"deadlines were shifted by {duration(account.shift_ms)}")
-    for line in account.bad_entries[:BAD_ENTRIES_SHOWN]:
-        say(f"bad: {line}")
-    if len(account.bad_entries) > BAD_ENTRIES_SHOWN:
-        say(f"... and {len(account.bad_entries) - BAD_ENTRIES_SHOWN} more; --json lists all")
+    say_first("bad", account.bad_entries)
     if not account.balanced:
         say("the counts do not add up: please report this")

@@ -20,11 +20,10 @@ FRAME_BYTES_MAX: Final = 5_253_120 + 64 * 1024
 """Default of ``frameBytesMax``: the ``nettyMaxFrameSizeBytes`` of Pulsar's bookies (5 MiB and 10 KiB), and room for the rest
 of a reply."""
 RATE: Final = "maxBytesPerSecond"
-RATES: Final = (1_024, 2**40)
-"""Lowest and highest rate."""
 _FRAME: Final = "frameBytesMax"
 OPTIONS: Final = (RATE, _FRAME, *TLS_KEYS)
-_RANGES: Final = {RATE: RATES, _FRAME: (2**16, 2**31 - 1)}
+_RANGES: Final = {RATE: (1_024, 2**40), _FRAME: (2**16, 2**31 - 1)}
+"""Lowest and highest number of bytes."""
 _PLACE: Final = re.compile(r"(?P<hosts>[^/]+)(?P<root>(/[^/]+)*)/?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^\s:@\[\]]+):(?P<port>[0-9]{1,5})")
 _PORT_MAX: Final = 65_535
@@ -63,8 +62,8 @@ class ClusterAddress:
             text,
             hosts,
             root,
-            _number(text, options, RATE),
-            _number(text, options, _FRAME) or FRAME_BYTES_MAX,
+            byte_count("source", text, options, RATE),
+            byte_count("source", text, options, _FRAME) or FRAME_BYTES_MAX,
             ClusterTls.parse("source", text, options),
         )
 
@@ -118,11 +117,21 @@ def _is_host(text: str) -> bool:
     return found is not None and 1 <= int(found["port"]) <= _PORT_MAX
 
 
-def _number(text: str, options: Mapping[str, str], name: str) -> int | None:
+def byte_count(field: str, text: str, options: Mapping[str, str], name: str) -> int | None:
+    """Return the value of an option that is a number of bytes; None without the option.
+
+    Args:
+        field: of the URL, for messages.
+        text: the URL, for messages.
+        options: of the URL, by name.
+        name: ``RATE``, or another option of this module that is a number of bytes.
+    Raises:
+        InvalidInput: it is no number, or out of range.
+    """
     value = options.get(name)
     if value is None:
         return None
     low, high = _RANGES[name]
     if not value.isascii() or not value.isdigit() or not low <= int(value[:20]) <= high:
-        raise InvalidInput("source", text, f"{name}={value}: give a number of bytes from {low} to {high}")
+        raise InvalidInput(field, text, f"{name}={value}: give a number of bytes from {low} to {high}")
     return int(value)

@@ -4,13 +4,13 @@ FILE                            a dump, see delayed_tracker.ledger.metadata.meta
 zk:HOST:PORT[,HOST:PORT][/ROOT] ZooKeeper, with the cluster's root if it has one
 """
 
-import logging
 import weakref
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from delayed_tracker.bookkeeper.metadata.kazoo_log import quiet_logger
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import MetadataUnavailable
 from delayed_tracker.ledger.metadata.metadata_dump import MetadataDump, MetadataSource
@@ -56,7 +56,7 @@ class ZooKeeperMetadata:
         self._failures = (kazoo.exceptions.KazooException, kazoo.handlers.threading.KazooTimeoutError)
         self._no_node = kazoo.exceptions.NoNodeError
         self._client = kazoo.client.KazooClient(
-            hosts=f"{hosts}{slash}{root}".rstrip("/"), read_only=True, logger=_quiet_logger()
+            hosts=f"{hosts}{slash}{root}".rstrip("/"), read_only=True, logger=quiet_logger()
         )
         weakref.finalize(self, _end, self._client)
         try:
@@ -103,13 +103,6 @@ def _kazoo(place: str) -> Any:
             "metadata", place, "install the ZooKeeper client: pip install 'delayed-tracker[spark]', or give a dump"
         ) from error
     return import_module("kazoo")
-
-
-def _quiet_logger() -> logging.Logger:
-    """Return a silent logger for the client, which logs each attempt to connect. Failures become exceptions here."""
-    logger = logging.getLogger(f"{__name__}.client")
-    logger.setLevel(logging.CRITICAL + 1)
-    return logger
 
 
 def _end(client: Any) -> None:

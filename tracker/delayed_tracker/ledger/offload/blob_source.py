@@ -4,7 +4,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -34,6 +34,20 @@ _INTERRUPTED: Final = (
 _NO_END: Final = (1 << 62) - 1
 
 
+@dataclass(slots=True)
+class _Found:
+    """Objects of a store, in the order of their names, before one copy of each ledger is chosen."""
+
+    whole: list[tuple[TopicName, FoundLedger]] = field(default_factory=list)
+    """Copies whose data may match their index."""
+    lesser: list[tuple[TopicName, FoundLedger]] = field(default_factory=list)
+    """Copies to take if there is no whole one: the index is damaged, or the data is missing or does not match it."""
+    parts: dict[tuple[TopicName, int], list[tuple[int, UUID]]] = field(default_factory=lambda: defaultdict(list))
+    """First entry and id of each part of a streamed ledger."""
+    orphans: list[tuple[str, str | None]] = field(default_factory=list)
+    """Data without an index: its key, and the ledger id in it, if any."""
+
+
 class BlobLedgerStore:
     """All ledgers of a bucket or directory."""
 
@@ -60,64 +74,17 @@ class BlobLedgerStore:
             LedgerFileInvalid: an index is damaged, its ledger is not named elsewhere, and the policy is FAIL.
             OSError: the store does not answer.
         """
-        copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
-        lesser: list[tuple[TopicName, FoundLedger]] = []
-        streamed: dict[tuple[TopicName, int], list[tuple[int, UUID]]] = defaultdict(list)
-        orphans: list[tuple[str, str | None]] = []
+        found = _Found()
         sizes = self.store.sizes()
         for key in sizes:
             named = _OBJECT.fullmatch(key)
             if named is None:
                 continue
-            if named[3] is None:
-                if key + _SUFFIX not in sizes:
-                    orphans.append((key, named[2]))
-                continue
-            data_key, uuid = key.removesuffix(_SUFFIX), UUID(named[1])
-            stored = self._stored_index(data_key)
-            owner = TopicName.of_managed_ledger(stored.user_metadata.get(_TOPIC_KEY, ""))
-            try:
-                index = self._index(data_key, stored)
-            except LedgerFileInvalid as error:
-                if owner is None or named[2] is None:
-                    if self._on_error is ErrorPolicy.FAIL:
-                        raise LedgerFileInvalid(f"{error.message}; {_SAY_WHOSE}") from error
-                    self._leave_unclaimed(named[2], error.message, _SAY_WHOSE)
-                    continue
-                remedy = "restore it from a copy, or give the bookies' disks together with it"
-                lesser.append((owner, FoundLedger(int(named[2]), (uuid,), error.message, remedy)))
-                continue
-            whole = self._data_problem(data_key, index) is None
-            for ledger_id, part in index.ledgers.items():
-                topic = part.segment.topic or owner
-                if topic is None or owner not in {None, topic}:
-                    said = "names no topic" if topic is None else f"names {topic}, the object itself {owner}"
-                    self._leave_unclaimed(named[2] or ledger_id, f"{self.name}/{key} {said}", _SAY_WHOSE)
-                    continue
-                if not topic.holds_messages:
-                    continue
-                if ledger_id is not None and named[2] is None:
-                    streamed[topic, ledger_id].append((part.blocks[0].first_entry_id, uuid))
-                    continue
-                copy = FoundLedger(int(named[2]), (uuid,))
-                if whole:
-                    copies[topic].setdefault(copy.ledger_id, copy)
-                else:
-                    lesser.append((topic, copy))
-        for topic, copy in lesser:
-            copies[topic].setdefault(copy.ledger_id, copy)
-        indexed = {ledger_id for found in copies.values() for ledger_id in found}
-        for key, orphan_of in orphans:
-            # Data without an index beside an indexed copy of the same ledger is left over from a failed attempt.
-            if orphan_of is None or int(orphan_of) not in indexed:
-                self._leave_unclaimed(orphan_of, f"{self.name}/{key} has no index", _INTERRUPTED)
-        for (topic, ledger_id), parts in streamed.items():
-            copies[topic].setdefault(ledger_id, FoundLedger(ledger_id, tuple(uuid for _, uuid in sorted(parts))))
-        return {topic: [found[ledger_id] for ledger_id in sorted(found)] for topic, found in copies.items()}
-
-    def _leave_unclaimed(self, ledger_id: str | int | None, reason: str, remedy: str) -> None:
-        known = None if ledger_id is None else int(ledger_id)
-        self.unclaimed.append(BadEntry(known, None, None, None, reason, entry_count=0, remedy=remedy))
+            if named[3] is not None:
+                self._classify(named, found)
+            elif key + _SUFFIX not in sizes:
+                found.orphans.append((key, named[2]))
+        return self._choose(found)
 
     def has(self, topic: TopicName, ledger_id: int, uuids: Sequence[UUID]) -> bool:  # noqa: ARG002  keys have no topic
         """Return True if the index of each part exists."""
@@ -157,6 +124,64 @@ class BlobLedgerStore:
 
     def close(self) -> None:
         """Do nothing: no resources are held."""
+
+    def _classify(self, named: re.Match[str], found: _Found) -> None:
+        """Read an index object, and add its ledgers to those that were found."""
+        data_key, uuid = named[0].removesuffix(_SUFFIX), UUID(named[1])
+        stored = self._stored_index(data_key)
+        owner = TopicName.of_managed_ledger(stored.user_metadata.get(_TOPIC_KEY, ""))
+        try:
+            index = self._index(data_key, stored)
+        except LedgerFileInvalid as error:
+            self._classify_damaged(named, owner, error, found)
+            return
+        copies = found.whole if self._data_problem(data_key, index) is None else found.lesser
+        for ledger_id, part in index.ledgers.items():
+            topic = part.segment.topic or owner
+            if topic is None or owner not in {None, topic}:
+                said = "names no topic" if topic is None else f"names {topic}, the object itself {owner}"
+                self._leave_unclaimed(named[2] or ledger_id, f"{self.name}/{named[0]} {said}", _SAY_WHOSE)
+            elif not topic.holds_messages:
+                continue
+            elif ledger_id is not None and named[2] is None:
+                found.parts[topic, ledger_id].append((part.blocks[0].first_entry_id, uuid))
+            else:
+                copies.append((topic, FoundLedger(int(named[2]), (uuid,))))
+
+    def _classify_damaged(
+        self, named: re.Match[str], owner: TopicName | None, error: LedgerFileInvalid, found: _Found
+    ) -> None:
+        """Add the ledger of a damaged index, if the object itself says which one it is.
+
+        Raises:
+            LedgerFileInvalid: it does not, and the policy is FAIL.
+        """
+        if owner is not None and named[2] is not None:
+            remedy = "restore it from a copy, or give the bookies' disks together with it"
+            damaged = FoundLedger(int(named[2]), (UUID(named[1]),), error.message, remedy)
+            found.lesser.append((owner, damaged))
+        elif self._on_error is ErrorPolicy.FAIL:
+            raise LedgerFileInvalid(f"{error.message}; {_SAY_WHOSE}") from error
+        else:
+            self._leave_unclaimed(named[2], error.message, _SAY_WHOSE)
+
+    def _choose(self, found: _Found) -> dict[TopicName, list[FoundLedger]]:
+        """Return one copy of each ledger, by topic, ascending; data whose index is needed is left unclaimed."""
+        copies: dict[TopicName, dict[int, FoundLedger]] = defaultdict(dict)
+        for topic, copy in itertools.chain(found.whole, found.lesser):
+            copies[topic].setdefault(copy.ledger_id, copy)
+        indexed = {ledger_id for own in copies.values() for ledger_id in own}
+        for key, orphan_of in found.orphans:
+            # Data without an index beside an indexed copy of the same ledger is left over from a failed attempt.
+            if orphan_of is None or int(orphan_of) not in indexed:
+                self._leave_unclaimed(orphan_of, f"{self.name}/{key} has no index", _INTERRUPTED)
+        for (topic, ledger_id), parts in found.parts.items():
+            copies[topic].setdefault(ledger_id, FoundLedger(ledger_id, tuple(uuid for _, uuid in sorted(parts))))
+        return {topic: [own[ledger_id] for ledger_id in sorted(own)] for topic, own in copies.items()}
+
+    def _leave_unclaimed(self, ledger_id: str | int | None, reason: str, remedy: str) -> None:
+        known = None if ledger_id is None else int(ledger_id)
+        self.unclaimed.append(BadEntry(known, None, None, None, reason, entry_count=0, remedy=remedy))
 
     def _part(self, ledger_id: int, uuid: UUID) -> IndexedLedger:
         key = self._data_key(ledger_id, uuid)

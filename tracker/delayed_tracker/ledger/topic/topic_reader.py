@@ -8,7 +8,7 @@ it does not recover or fence ledgers.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from delayed_tracker.ledger.entry.entry_columns import EntryColumns, scan_entries
@@ -25,7 +25,7 @@ from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 _CURSOR_ATTEMPTS: Final = 3
 
 
-class OpenLedgers(Enum):
+class OpenLedgers(StrEnum):
     """Ways to read a ledger that was never closed."""
 
     LIVE = "live"

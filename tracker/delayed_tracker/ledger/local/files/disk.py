@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.files.syncing import sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,7 @@ class Disk:
 
     def sync_directory(self, path: Path) -> None:
         """Make the names in a directory durable."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(path)
 
     def replace(self, path: Path, content: bytes) -> None:
         """Replace a whole file, so that a crash leaves either the old or the new content."""

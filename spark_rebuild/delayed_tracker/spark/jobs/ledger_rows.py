@@ -1,7 +1,6 @@
 """First half of a rebuild or a verification: reads the ledgers once, keeps their rows in Spark, and counts outcomes."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -14,6 +13,7 @@ from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark import schema
 from delayed_tracker.spark.commit.commit import CommitTarget
+from delayed_tracker.spark.jobs.tracker_plan import TrackerPlan, plan_tracker
 from delayed_tracker.spark.plan.acceptance import Acceptance
 from delayed_tracker.spark.plan.scope import Scope, read_scope
 from delayed_tracker.spark.plan.subscribers import Subscribers
@@ -21,35 +21,52 @@ from delayed_tracker.spark.runtime.task_slots import task_slots
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.source.chosen_source import running_clusters
 from delayed_tracker.spark.source.source_options import KeptEntries, parse_options
+from delayed_tracker.spark.stage_timer import Report, StageTimer
 from delayed_tracker.spark.steps.counting import LedgerTally, count_outcomes, tallies_of
 from delayed_tracker.spark.steps.read_step import read_kept, settled_rows
 from delayed_tracker.spark.steps.subscriber_rows import SubscribersByTopic
-from delayed_tracker.spark.steps.tracker_plan import TrackerPlan, plan_tracker
 from delayed_tracker.spark.steps.unread import UnreadEntries
 from delayed_tracker.spark.summary import BadRow, Summary, TrackerSummary
 
 # Rows are packed, each an array of megabytes: a heap full of them is lost to fragmentation before Spark evicts any.
 KEPT: Final = StorageLevel.DISK_ONLY
 """Level at which Spark keeps what a job reads twice: on the executors' disks."""
-Report = Callable[[str], None]
-"""Called with the name of each stage when it begins: look, read, count, plan, stage, commit, index,
-compare."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ReadResult:
-    """Result of reading the ledgers: rows that Spark keeps, and their counts on the driver."""
+    """Result of reading the ledgers: rows that Spark keeps, and their counts on the driver.
 
-    rows: DataFrame
-    """Delayed messages, packed."""
-    shared: Broadcast[SubscribersByTopic]
-    acceptance: Acceptance
-    stages: "StageTimer"
-    _settings: RebuildSettings
-    _subscribers: Subscribers
-    _tallies: Sequence[Mapping[int, LedgerTally]]
-    _facts: "_Facts"
-    _scope: Scope
+    Args:
+        rows: delayed messages, packed.
+        shared: subscribers by topic number.
+        acceptance: the rules by which the rows were counted.
+        stages: timer of the whole job.
+        settings: of the job.
+        scope: topics, ledgers and subscriptions.
+        tallies: for each subscription, its counts by ledger, ascending.
+        facts: counts of everything that was read.
+    """
+
+    def __init__(
+        self,
+        rows: DataFrame,
+        shared: Broadcast[SubscribersByTopic],
+        acceptance: Acceptance,
+        stages: StageTimer,
+        *,
+        settings: RebuildSettings,
+        scope: Scope,
+        tallies: Sequence[Mapping[int, LedgerTally]],
+        facts: "_Facts",
+    ) -> None:
+        self.rows = rows
+        self.shared = shared
+        self.acceptance = acceptance
+        self.stages = stages
+        self._settings = settings
+        self._scope = scope
+        self._tallies = tallies
+        self._facts = facts
 
     def plans(self, too_large: Sequence[set[tuple[Position, Position]]] | None = None) -> list[TrackerPlan]:
         """Return the plan of each subscription.
@@ -69,7 +86,7 @@ class ReadResult:
                     whole_ledgers=self._settings.whole_ledgers,
                     unread=unread.of(subscriber.topic, subscriber.cursor),
                 )
-                for subscriber, tally, own in zip(self._subscribers.all, self._tallies, barred, strict=True)
+                for subscriber, tally, own in zip(self._scope.subscribers.all, self._tallies, barred, strict=True)
             ]
 
     def unread(self) -> UnreadEntries:
@@ -117,26 +134,7 @@ def reading(
             tallies = _by_subscriber(
                 tallies_of(rows.transform(count_outcomes(shared, acceptance)).toArrow()), subscribers
             )
-        yield ReadResult(rows, shared, acceptance, stages, settings, subscribers, tallies, facts, scope)
-
-
-class StageTimer:
-    """Seconds of each stage; a stage that runs again adds to its time."""
-
-    def __init__(self, report: Report | None) -> None:
-        self.seconds: dict[str, float] = {}
-        self._report = report
-
-    @contextmanager
-    def of(self, name: str) -> Iterator[None]:
-        """Measure the block as a stage."""
-        if self._report is not None:
-            self._report(name)
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+        yield ReadResult(rows, shared, acceptance, stages, settings=settings, scope=scope, tallies=tallies, facts=facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame
 from delayed_tracker.spark import schema
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.spark.commit.staging import PartMade, Staging, usable_parts
+from delayed_tracker.spark.jobs.tracker_plan import TrackerPlan
 from delayed_tracker.spark.plan.acceptance import Acceptance
 from delayed_tracker.spark.plan.part_plan import NO_PART, Bucket, Part, PartMap, PartPlan, plan_parts, tasks_of
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.steps.cutting import LargeBuckets, cut_large, cuts_by_digest, deadlines_of
 from delayed_tracker.spark.steps.encoding import Placement, place, sort_into_tasks, stage
 from delayed_tracker.spark.steps.subscriber_rows import SubscribersByTopic
-from delayed_tracker.spark.steps.tracker_plan import TrackerPlan
 
 T = TypeVar("T")
 
