@@ -119,7 +119,7 @@ def test_a_configuration_without_end_is_refused(command, option):
     with at_most(5 * CONFIG_BYTES_MAX):
         ran = command("config", option, "/dev/zero")
     assert ran.status == ExitCode.USAGE
-    assert f"command line: {option}=/dev/zero: it has more than 1048576 bytes: name a readable file" in ran.err
+    assert f"command line: {option}=/dev/zero: it has more than 1048576 bytes: shorten it" in ran.err
     assert command("config", option, "/dev/null").status == 0
 
 

@@ -245,7 +245,7 @@ MUTATIONS = (
     Mutation(
         "forget the records of a commit that failed",
         f"{SERVICE}/storage/log_writer.py",
-        "        self._waiting = dict.fromkeys(trackers) | self._waiting\n",
+        "        self._waiting = dict.fromkeys(tracker for tracker in trackers if not tracker.is_lost) | self._waiting\n",
         "",
     ),
     Mutation(

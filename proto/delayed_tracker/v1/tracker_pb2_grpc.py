@@ -350,7 +350,7 @@ class DelayedDeliveryTrackerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SealBucket(self, request, context):
-        """Seals what the mutable bucket holds, however little.
+        """Seals what the mutable bucket holds, and the late messages, however few. When they are stored, the add log has none of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,4 +1,4 @@
-"""What a backend may do besides the storage protocol: optional protocols, which ``isinstance`` finds.
+"""Optional protocols of backends, besides the storage protocol; ``isinstance`` finds them.
 
 A backend without one of them has no such limit, or nothing to report.
 """

@@ -160,7 +160,7 @@ def test_tls_and_plain_that_meet_are_told_apart(command, authority, files):
             assert ran.status == ExitCode.ACCESS_REFUSED
             assert ran.err == (
                 f"delayed-tracker: the service at {service.address} speaks plain gRPC, and this client TLS: leave out TLS "
-                "(--tls-ca, --tls-cert), or give its address for TLS\n"
+                "(tls:// in the address, --tls-ca, --tls-cert), or give its address for TLS\n"
             )
 
 

@@ -58,7 +58,8 @@ class Life:
         self.host.advance_mark_delete(self.epoch, OLD)
         self.add(IndexColumns.of([(self.now_ms + FAR_MS, 4, 1)]))
         # A bucket whose entry has the old position, which the catalogue then knows.
-        self.host.seal(self.epoch)
+        with self.host._gate.step(self.epoch) as (core, now):
+            core.seal_mutable_bucket(now)  # the late positions stay
         await settle()
         self.add(IndexColumns.of([(self.now_ms + FAR_MS, 6, 0)]))
         await self.host.until_durable()

@@ -106,7 +106,7 @@ def test_unknown_key_like_none_points_to_the_list(tmp_path: Path):
     """The error suggests no key if none is similar."""
     path = conf(tmp_path, "zookeeperServers=a:2181")
     assert problems(path) == [
-        f"{path}:1: zookeeperServers=a:2181: there is no such key: see conf/tracker.conf for those there are"
+        f"{path}:1: zookeeperServers=a:2181: there is no such key; `delayed-tracker config` lists all there are"
     ]
 
 
@@ -123,7 +123,7 @@ def test_unknown_key_like_none_points_to_the_list(tmp_path: Path):
 )
 def test_only_near_keys_are_suggested(key: str, nearest: str | None):
     """A common prefix does not make keys similar."""
-    hint = f"; did you mean {nearest}?" if nearest else ": see conf/tracker.conf for those there are"
+    hint = f"; did you mean {nearest}?" if nearest else "; `delayed-tracker config` lists all there are"
     assert problems(overrides={key: "1"}) == [f"command line: {key}=1: there is no such key{hint}"]
 
 

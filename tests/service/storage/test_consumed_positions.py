@@ -1,4 +1,4 @@
-"""What is consumed of a bucket whose entry has no summary is in the catalogue before the add log forgets it."""
+"""Consumed positions of a bucket whose entry has no summary are in the catalogue before the add log forgets them."""
 
 import copy
 from dataclasses import replace

@@ -6,6 +6,7 @@ import dataclasses
 import pytest
 from structlog.testing import capture_logs
 
+from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.telemetry.storage_log import (
@@ -147,6 +148,7 @@ async def test_a_recovery_and_a_checkpoint_that_fail_are_told(registry, storage,
     """A failed recovery and a failed checkpoint are logged, and neither is repeated automatically."""
     sealed(registry, epoch, clock)
     await settle()
+    registry.host(KEY).cancel(epoch, PositionColumns.of([(1, 0)]))
     storage.before["list"] = failing(DOWN[0])
     with capture_logs() as logs:
         await registry.close_tracker(KEY, epoch)

@@ -196,6 +196,29 @@ async def test_a_cut_that_fails_is_tried_again(make, clock, log, monkeypatch):
     assert await logged_bytes(log) == 0
 
 
+async def test_a_seal_empties_the_log_however_little_it_has(make, clock, log):
+    """Also of late positions, and of what was consumed since the last snapshot."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 10, ledger=5)
+    assert host.seal(opened.epoch) == 10
+    await elapse(clock, 1_000)
+    assert host.log_bytes == await logged_bytes(log) == 0
+    late = await add(host, opened.epoch, clock, 3, ledger=4)
+    assert host.seal(opened.epoch) == 3
+    await elapse(clock, 1_000)
+    assert host.log_bytes == await logged_bytes(log) == 0
+    host.cancel(opened.epoch, late.take(slice(0, 1)))
+    await host.until_durable()
+    assert host.log_bytes
+    assert host.seal(opened.epoch) == 0
+    await elapse(clock, 1_000)
+    assert host.log_bytes == await logged_bytes(log) == 0
+    await add(host, opened.epoch, clock, 1, ledger=6)
+    await elapse(clock, 60_000)
+    assert host.log_bytes, "what comes later stays until it is sealed"
+
+
 def _failing_later(storage, name):
     """Return a hook after which the second call of another operation, and all later ones, fail."""
 

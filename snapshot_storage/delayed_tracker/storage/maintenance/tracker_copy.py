@@ -357,8 +357,8 @@ def require_nothing_uncut(key: tuple[str, str], last_number: int, mark: LogMark)
     if not mark.log and last_number > mark.number:
         raise AddLogMissing(
             f"the add log of {key[1]!r} of {key[0]!r} has {last_number - mark.number} records that no snapshot contains, and the "
-            "target has no add log: stop its dispatcher, run `delayed-tracker seal` for it until `delayed-tracker stats` shows no "
-            "log bytes, or open it once with trackerDurableAdds=false, stop the service and run this again; or give a target "
+            "target has no add log: stop its dispatcher, run `delayed-tracker seal` for it, and when `delayed-tracker stats` shows no "
+            "log bytes (or after an open with trackerDurableAdds=false) stop the service and run this again; or give a target "
             "that has a log: sqlite:, bookkeeper:"
         )
 

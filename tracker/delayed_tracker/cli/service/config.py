@@ -9,7 +9,9 @@ from delayed_tracker.service.settings.load import LoadedSettings, load_settings
 
 
 def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set = None, as_json: AsJson = False) -> None:
-    """Print every setting with its origin, and check the configuration.
+    """Print every setting with its origin, and check all names, types and ranges.
+
+    Files and addresses are looked at when the service starts.
 
     Example: delayed-tracker config --config conf/tracker.conf --set delayedDeliveryTickTimeMillis=500
     """

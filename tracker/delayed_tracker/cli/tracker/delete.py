@@ -20,6 +20,8 @@ def delete(
 ) -> None:
     """Delete the tracker of a removed subscription with all snapshots, open or not, whatever its owner.
 
+    Of a tracker that is not open, messages that only the add log has are deleted, too, but not counted.
+
     Example: delayed-tracker delete --topic persistent://lab/main/delayed --subscription workers --yes
     """
     if not sure:

@@ -1,4 +1,4 @@
-"""Command ``delayed-tracker seal``: stores the mutable bucket of a tracker as a snapshot."""
+"""Command ``delayed-tracker seal``: stores what a tracker has in memory alone as snapshots."""
 
 from delayed_tracker.cli.terminal.options import AsJson, Subscription, Topic
 from delayed_tracker.cli.terminal.output import print_json, say
@@ -7,7 +7,7 @@ from delayed_tracker.cli.terminal.service import Service, of_service
 
 @of_service
 def seal(topic: Topic, subscription: Subscription, service: Service, as_json: AsJson = False) -> None:
-    """Seal the mutable bucket of a tracker, however small; its snapshot is stored soon afterwards.
+    """Seal the mutable bucket of a tracker and its late messages, however few; the snapshots are stored soon afterwards.
 
     This opens the tracker and takes it over: a dispatcher that had it open is fenced and must open it again.
 

@@ -239,7 +239,7 @@ class TrackerSession(TrackerView):
         return await self._perform(self._rules.clear())
 
     async def seal(self) -> int:
-        """Seal the mutable bucket, however small; return the number of its positions."""
+        """Seal the mutable bucket and the late positions, however few; return their number."""
         return await self._perform(self._rules.seal())
 
     async def close(self) -> None:

@@ -249,7 +249,7 @@ class TrackerSession(TrackerView):
         return self._perform(self._rules.clear())
 
     def seal(self) -> int:
-        """Seal the mutable bucket, however small; return the number of its positions."""
+        """Seal the mutable bucket and the late positions, however few; return their number."""
         return self._perform(self._rules.seal())
 
     def close(self) -> None:

@@ -42,8 +42,8 @@ def tls_fault(address: str, tls: TlsCredentials | None) -> str | None:
         return None
     if _speaks_plain(place):
         return (
-            f"the service at {address} speaks plain gRPC, and this client TLS: leave out TLS (--tls-ca, --tls-cert), or give"
-            " its address for TLS"
+            f"the service at {address} speaks plain gRPC, and this client TLS: leave out TLS (tls:// in the address,"
+            " --tls-ca, --tls-cert), or give its address for TLS"
         )
     return f"no TLS connection to the service at {address}: {fault}"
 

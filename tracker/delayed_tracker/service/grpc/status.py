@@ -17,9 +17,12 @@ from delayed_tracker.core.values.errors import VALUE_BYTES_MAX, DelayedTrackerEr
 from delayed_tracker.ledger.errors import (
     BrokerMetadataMissing,
     LedgerError,
+    LedgerNotFound,
     MessageIndexInvalid,
     MessageNotFound,
+    MetadataUnavailable,
     PartitionedTopic,
+    SubscriptionNotFound,
     TopicNotFound,
 )
 from delayed_tracker.service.errors import (
@@ -86,6 +89,9 @@ CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (MessageIndexInvalid, grpc.StatusCode.NOT_FOUND),
     (MessageNotFound, grpc.StatusCode.NOT_FOUND),
     (TopicNotFound, grpc.StatusCode.NOT_FOUND),
+    (SubscriptionNotFound, grpc.StatusCode.NOT_FOUND),
+    (LedgerNotFound, grpc.StatusCode.NOT_FOUND),
+    (MetadataUnavailable, grpc.StatusCode.UNAVAILABLE),
     (LedgerError, grpc.StatusCode.DATA_LOSS),
     (SnapshotConflict, grpc.StatusCode.ABORTED),
     (SnapshotNotFound, grpc.StatusCode.DATA_LOSS),

@@ -14,6 +14,7 @@ that starts with ``TRACKER_`` and is no key is an error, except those that Kuber
 
 import dataclasses
 import difflib
+import errno
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -158,7 +159,8 @@ def _assignments(path: Path, option: str, problems: list[SettingProblem]) -> lis
         return parse_properties(read_whole(path, CONFIG_BYTES_MAX))
     except OSError as error:
         reason = error.strerror or str(error)
-        problems.append(SettingProblem("command line", option, str(path), f"{reason}: name a readable file"))
+        remedy = "shorten it" if error.errno == errno.EFBIG else "name a readable file"
+        problems.append(SettingProblem("command line", option, str(path), f"{reason}: {remedy}"))
     except MalformedLine as error:
         problems.append(SettingProblem(f"{path}:{error.line}", error.text, None, error.remedy, error.line))
     return []
@@ -200,7 +202,7 @@ def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[Set
         problems.append(SettingProblem(source.origin, key, source.value, remedy, source.line))
         return
     nearest = _nearest(key)
-    hint = f"; did you mean {nearest}?" if nearest else ": see conf/tracker.conf for those there are"
+    hint = f"; did you mean {nearest}?" if nearest else "; `delayed-tracker config` lists all there are"
     remedy = f"there is no such key{hint}"
     if source.bare is None:
         shown = SETTING_KEYS[nearest].shown(source.value) if nearest else source.value

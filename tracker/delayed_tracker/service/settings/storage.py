@@ -19,7 +19,8 @@ class StorageSettings(Section):
         "bucketSnapshotStorageUrl",
         Group.STORAGE,
         "Where snapshots are kept: sqlite:PATH (relative to the working directory; the file and its directory are "
-        "created), or memory: to keep nothing.",
+        "created), bookkeeper:zk://HOSTS/ledgers (a cluster), file:///PATH, s3://, gs:// or az:// (objects; set addLogUrl, "
+        "too), or memory: to keep nothing.",
     )
     durable_adds: bool = setting(
         True,

@@ -52,4 +52,4 @@ class TlsSettings(Section):
         needed[Transport.MTLS] = {**needed[Transport.TLS], "tlsTrustCertsFilePath": self.trust_certs_file_path}
         for file_key, path in needed[address.transport].items():
             if not path:
-                raise InvalidInput(file_key, "", f"{key}={address} needs this file")
+                raise InvalidInput(file_key, "", f"{key}={address} needs this file: name a PEM file")

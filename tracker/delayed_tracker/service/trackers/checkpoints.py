@@ -40,7 +40,8 @@ class Checkpoints:
         def look() -> Consumption:
             core = self._gate.require_core()
             counts.update((bucket_id, tracked_count) for bucket_id, (tracked_count, _) in core.stored_counts().items())
-            return Consumption(self._changed(core), mark=self._mark(core, core.contained_through()))
+            mark = self._mark(core, core.contained_through())
+            return Consumption(self._changed(core), mark=mark)
 
         with suppress(TrackerNotOpen, TrackerBroken), self._gate.held():
             recorded = await self._gate.runner.writer.record_consumed(look)

@@ -44,6 +44,8 @@ class SharedComponents:
     """None if adds are not durable before their bucket is."""
     log_may_shrink: Callable[[TrackerKey, int], None]
     """Called when a part of a tracker's records, of so many bytes together, may not be needed any more."""
+    empty_log: Callable[[TrackerKey], None]
+    """Called when no record of a tracker is to stay in the log that a snapshot can replace."""
     needed: Callable[[TrackerKey], None]
     """Called when an unloaded tracker falls due."""
     fenced: Callable[[TrackerKey], None]

@@ -438,9 +438,11 @@ class TrackerHost:
             self._require_log_room()
 
     def seal(self, epoch: int) -> int:
-        """Seal the mutable bucket; return the number of positions in it."""
+        """Seal the mutable bucket and the late positions; return their number. The add log is emptied when they are stored."""
         with self._gate.step(epoch) as (core, now):
-            return core.seal_mutable_bucket(now)
+            count = core.seal_open_buckets(now)
+        self._shared.empty_log(self.key)
+        return count
 
     def seal_open_buckets(self) -> int:
         """Seal the mutable bucket and the late positions at any size, because memory or the log is full of them.

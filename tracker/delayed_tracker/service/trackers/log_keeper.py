@@ -84,6 +84,7 @@ class LogKeeper:
         self._wanted: dict[TrackerKey, None] = {}
         self._looked_at: dict[TrackerKey, int] = {}
         self._sealing: set[TrackerKey] = set()
+        self._emptying: set[TrackerKey] = set()
         self._task: asyncio.Task[None] | None = None
         self._relief: asyncio.Task[None] | None = None
         self._closing = False
@@ -107,6 +108,7 @@ class LogKeeper:
         self._looked_at.pop(key, None)
         self._wanted.pop(key, None)
         self._sealing.discard(key)
+        self._emptying.discard(key)
         if log_bytes:
             self.unloaded[key] = log_bytes
 
@@ -123,8 +125,14 @@ class LogKeeper:
 
     def stored(self, key: TrackerKey, log_bytes: int) -> None:
         """Look at a tracker whose snapshot was stored, unless its records are few: a checkpoint is a write, too."""
-        if log_bytes >= self.growth_bytes or self._is_half_full:
+        if log_bytes >= self.growth_bytes or self._is_half_full or key in self._emptying:
             self._look_at(key, log_bytes)
+
+    def empty(self, key: TrackerKey) -> None:
+        """Cut the records of a tracker, however few, now and when what is sealed is stored; until none is left."""
+        self._emptying.add(key)
+        self._wanted[key] = None
+        self._begin()
 
     def _look_at(self, key: TrackerKey, log_bytes: int) -> None:
         self._looked_at[key] = log_bytes
@@ -175,13 +183,15 @@ class LogKeeper:
 
     async def _checkpoint(self, tracker: LoggedTracker) -> bool:
         """Cut the records of a tracker if that frees enough. Return False if it failed."""
-        cuttable = tracker.cuttable_log_bytes()
-        if not cuttable or not (_CUT_SHARE * cuttable >= tracker.log_bytes or self._is_half_full):
-            return True
-        if not await tracker.checkpoint():
-            return False
-        self.checkpoint_count += 1
-        self._looked_at[tracker.key] = tracker.log_bytes
+        key, cuttable = tracker.key, tracker.cuttable_log_bytes()
+        is_enough = _CUT_SHARE * cuttable >= tracker.log_bytes or self._is_half_full or key in self._emptying
+        if cuttable and is_enough:
+            if not await tracker.checkpoint():
+                return False
+            self.checkpoint_count += 1
+            self._looked_at[key] = tracker.log_bytes
+        if not tracker.log_bytes:
+            self._emptying.discard(key)
         return True
 
     async def _make_room(self) -> dict[TrackerKey, None]:

@@ -138,6 +138,7 @@ class TrackerRegistry:
             rows=self.rows,
             log=self.log,
             log_may_shrink=self._log_may_shrink,
+            empty_log=self._empty_log,
             needed=self._reload_needed,
             fenced=self.fenced,
             broken=self._close_broken,
@@ -465,6 +466,10 @@ class TrackerRegistry:
     def _log_may_shrink(self, key: TrackerKey, log_bytes: int) -> None:
         if self.log_keeper is not None:
             self.log_keeper.stored(key, log_bytes)
+
+    def _empty_log(self, key: TrackerKey) -> None:
+        if self.log_keeper is not None:
+            self.log_keeper.empty(key)
 
     async def _relieve_log(self, key: TrackerKey) -> None:
         """Store what the add log has of a tracker that nobody has open. It is closed afterwards, which cuts the log.
