@@ -255,7 +255,7 @@ class DurableWorld(DurableDispatcher):
 
     async def _closed(self):
         """Close the tracker. If the log could not be written, its end is as a crash."""
-        await self._finished(self.registry.close_tracker(KEY, self.epoch))
+        await super()._closed()
         self.lose_unwritten()
 
     async def _crash_while_moving(self, position):
