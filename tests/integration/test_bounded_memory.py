@@ -117,6 +117,7 @@ async def test_memory_does_not_grow_with_what_is_offered(tmp_path: Path, file_by
         assert sum(one.accepted for one in added) >= UNSTORED_MAX
         assert max(curve) < 200 * UNSTORED_MAX + 50e6
         if file_bytes == NO_LIMIT:
-            assert sum(one.accepted for one in added) > 4 * UNSTORED_MAX
+            # Twice the maximum shows that room comes back. How often in twenty seconds, the other programs decide.
+            assert sum(one.accepted for one in added) > 2 * UNSTORED_MAX
     finally:
         await service.ensure_stopped()
