@@ -25,6 +25,7 @@ class Dispatcher:
         self.ledger, self.entry = 1, 0
         self.deadlines = {}  # position -> deadline of the message
         self.not_before = {}  # position -> deadline of a nack or a reschedule, while no crash can have lost it
+        self.lowered = {}  # position -> deadline of a nack after the clock was set back, before that of its message
         self.acked = set()
         self.delivered = set()
         self.cleared = set()  # gone for good: the cursor was cleared as well
@@ -89,7 +90,9 @@ class Dispatcher:
         taken = [Position(ledger, entry) for _, ledger, entry in delivery.indexes]
         self.note("polled", len(taken))
         for position in taken:
-            deadline = self.not_before.get(position, self.deadlines[position])
+            # A crash may have lost the deadline of a nack, or kept it.
+            own = min(self.deadlines[position], self.lowered.get(position, self.deadlines[position]))
+            deadline = self.not_before.get(position, own)
             assert deadline <= self.limits.cutoff_ms(now), f"{position} was handed out before {deadline}"
             assert position not in self.cleared, f"{position} came back after a clear"
             self.check_not_consumed(position)
@@ -154,6 +157,8 @@ class Dispatcher:
             positions -= set(chosen)
             for position in set(chosen) - unchanged if later is not None else ():
                 self.not_before[position] = later
+                if later < self.deadlines[position]:
+                    self.lowered[position] = min(later, self.lowered.get(position, later))
             self.note("nacked", len(chosen), outcome.changed_count, later)
         if not positions:
             del self.leases[lease_id]
