@@ -70,6 +70,32 @@ async def test_a_started_service_answers_on_both_edges():
             assert "delayed_tracker_open_trackers 1\n" in (await http.get(f"http://{bound.http}/metrics")).text
 
 
+async def test_health_calls_that_send_nothing_hold_up_no_other_call():
+    """They need no credential, and have room and a number of streams of their own."""
+    async with (
+        running(settings(grpc_streams_max=2)) as (server, bound),
+        grpc.aio.insecure_channel(str(bound.grpc)) as strangers,
+        grpc.aio.insecure_channel(str(bound.grpc)) as channel,
+    ):
+
+        def silent(method: str) -> grpc.aio.StreamStreamCall:
+            return strangers.stream_stream(f"/grpc.health.v1.Health/{method}")()
+
+        calls = [silent(method) for method in ("Check", "List") for _ in range(8)]
+        stub = health_pb2_grpc.HealthStub(strangers)
+        watches = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(2)]
+        assert [(await watch.read()).status for watch in watches] == [SERVING] * 2
+        assert (await stub.Watch(health_pb2.HealthCheckRequest()).code()) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        tracker = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
+        opened = await tracker.OpenTracker(pb.OpenTrackerRequest(tracker=REF, owner="test"), timeout=10)
+        request = pb.AddMessagesRequest(tracker=REF, epoch=opened.epoch)
+        stream = tracker.AddMessagesStream(iter([pb.AddMessagesStreamRequest(add=request)]), timeout=10)
+        assert (await stream.read()).HasField("added")
+        assert server.trackers.calls.requests.budget.held_bytes == 0
+        for call in (*calls, *watches):
+            call.cancel()
+
+
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 async def test_reflection_names_and_describes_the_services(version: str):
     """Tools such as grpcurl need no proto files, in either version of reflection, which describes itself, too."""
@@ -324,7 +350,7 @@ async def test_a_large_request_of_health_or_reflection_is_refused():
     padding = bytes((0xFA, 0x3F, 0x80, 0x80, 0x08)) + bytes(128 * 1024)
     async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
         for method in ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/List"):
-            with pytest.raises(grpc.aio.AioRpcError, match=r"131077 bytes.*send at most 65536 bytes"):
+            with pytest.raises(grpc.aio.AioRpcError, match=r"131077 bytes.*send at most 4096 bytes"):
                 await channel.unary_unary(method, None, None)(padding)
         for method in (
             "/grpc.health.v1.Health/Watch",
@@ -332,7 +358,7 @@ async def test_a_large_request_of_health_or_reflection_is_refused():
         ):
             call = channel.stream_stream(method, None, None)()
             await call.write(padding)
-            with pytest.raises(grpc.aio.AioRpcError, match=r"131077 bytes.*send at most 65536 bytes"):
+            with pytest.raises(grpc.aio.AioRpcError, match=r"131077 bytes.*send at most 4096 bytes"):
                 await call.read()
 
 

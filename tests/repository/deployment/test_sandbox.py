@@ -99,9 +99,8 @@ async def test_a_wrong_configuration_ends_with_the_status_that_systemd_knows(san
     assert b"noSuchKey" in said
 
 
-TOLERATED = {"fchown", "mbind", "setpriority"}
-"""Calls whose refusal does no harm: SQLite's as root, OpenBLAS' choice of memory (which containers refuse, too), and the
-niceness of a compilation."""
+TOLERATED = {"fchown", "mbind"}
+"""Calls whose refusal does no harm: SQLite's as root, and OpenBLAS' choice of memory, which containers refuse, too."""
 
 
 @pytest.mark.long

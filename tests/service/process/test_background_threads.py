@@ -1,5 +1,6 @@
 """Threads for work that no caller waits for."""
 
+import errno
 import os
 import sys
 import threading
@@ -20,3 +21,15 @@ def test_workers_give_way_and_nobody_else_does():
     with background_threads(2) as workers:
         assert workers.submit(niceness).result() == min(19, before + NICENESS)
     assert niceness() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives each thread a niceness of its own")
+def test_workers_work_where_their_priority_may_not_be_set(monkeypatch):
+    """A filter of system calls refuses it, as that of a unit of systemd does."""
+
+    def refused(*_: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "setpriority", refused)
+    with background_threads(1) as workers:
+        assert workers.submit(sum, (1, 2)).result() == 3

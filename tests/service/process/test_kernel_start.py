@@ -1,6 +1,7 @@
 """A first start answers while a child process compiles, and does not wait for it."""
 
 import asyncio
+import errno
 import importlib
 import os
 import sys
@@ -113,6 +114,39 @@ async def test_a_child_that_fails_is_replaced_by_a_thread(sums, cache):
     failed = next(line for line in logs if line["log_level"] == "warning")
     assert (failed["exit_status"], failed["said"]) == (1, "no compiler here")
     await starting.stop()
+
+
+async def test_a_child_that_cannot_be_started_is_replaced_by_a_thread(sums, cache, monkeypatch):
+    """The machine may have no room for another process."""
+
+    async def refused(*_args, **_kwargs):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refused)
+    starting = KernelLoader(sums.kernels)
+    with capture_logs() as logs:
+        await starting.start()
+        await starting.wait_compiled()
+    assert sums.is_loaded
+    assert "Resource temporarily unavailable" in next(line["said"] for line in logs if line["log_level"] == "warning")
+    await starting.stop()
+
+
+async def test_a_stop_after_a_load_that_failed_goes_on(sums, cache, monkeypatch):
+    """The service drains whatever became of its kernels."""
+
+    def broken():
+        raise MemoryError("no room for a kernel")
+
+    starting = KernelLoader(sums.kernels, child=["-c", FAILS])
+    for kernel in sums.kernels:
+        monkeypatch.setattr(kernel, "load", broken)
+    with capture_logs() as logs:
+        await starting.start()
+        with pytest.raises(MemoryError):
+            await starting.wait_compiled()
+        await starting.stop()
+    assert logs[-1]["event"] == "kernels were not compiled"
 
 
 async def test_what_a_child_compiled_before_it_failed_is_used(sums, cache):

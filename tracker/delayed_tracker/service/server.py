@@ -30,7 +30,7 @@ from delayed_tracker.service.grpc.listening import add_addresses, make_server
 from delayed_tracker.service.grpc.methods import serve_ledgers, serve_tracker
 from delayed_tracker.service.grpc.reflection import Reflection
 from delayed_tracker.service.grpc.servicer import TrackerServicer
-from delayed_tracker.service.grpc.standard_methods import serve_health, serve_reflection
+from delayed_tracker.service.grpc.standard_methods import serve_health, serve_reflection, standard_admission
 from delayed_tracker.service.http.access import GuardedTopics
 from delayed_tracker.service.http.application import build_app, build_health_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
@@ -317,9 +317,10 @@ class TrackerServer:
         server = make_server(self.settings, connections_max)
         serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls, self._guard)
         serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls, self._guard)
-        serve_health(self.health, server, self.trackers.calls.requests)
+        admission = standard_admission(self.trackers.service_limits)
+        serve_health(self.health, server, admission)
         names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME)
-        serve_reflection(Reflection(names, self.trackers.calls), server, self.trackers.calls.requests, self._guard)
+        serve_reflection(Reflection(names, self.trackers.calls), server, admission, self._guard)
         return server
 
 

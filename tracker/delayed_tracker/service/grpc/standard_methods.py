@@ -1,11 +1,11 @@
-"""Serves health and reflection over gRPC: servicers of libraries, whose requests are read within the service's own
-limits.
+"""Serves health and reflection over gRPC: servicers of libraries, whose requests are read within limits of their own.
 
-They are not counted or limited as calls, so they answer while other calls are refused. Their requests take seats and
-their streams count, as for all methods.
+They are not counted or limited as calls, so they answer while other calls are refused. Nor do they share the room for
+requests and the number of streams: health needs no credential, and strangers must not hold up calls.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import grpc
@@ -20,15 +20,31 @@ from delayed_tracker.service.grpc.access import MethodAccess
 from delayed_tracker.service.grpc.methods import RequestT, parser_of
 from delayed_tracker.service.grpc.reflection import Reflection, reflection_names
 from delayed_tracker.service.grpc.status import status_of
+from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.process.health import Health
 from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.wire.calls import MessageDecoder
 
-_REQUEST_BYTES_MAX: Final = 64 * 2**10
-"""Largest request. It carries only a name, which reflection sends back."""
+_REQUEST_BYTES_MAX: Final = 4 * 2**10
+"""Largest request. It carries only a name, which reflection sends back, and which a watch keeps."""
+_SEATS: Final = 4
+"""Largest messages of gRPC for which there is room."""
+_RECEIVE_MAX_MS: Final = 5_000
+"""Time for a request to arrive. A probe sends it with its call."""
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 Behaviour = Callable[[Context], Awaitable[Any]]
+
+
+def standard_admission(limits: ServiceLimits) -> RequestAdmission:
+    """Return the room for requests of health and reflection, and the number of their streams."""
+    return RequestAdmission(
+        replace(
+            limits,
+            request_bytes_in_flight_max=_SEATS * limits.message_bytes_max,
+            receive_max_ms=min(_RECEIVE_MAX_MS, limits.receive_max_ms),
+        )
+    )
 
 
 def serve_health(health: Health, server: grpc.aio.Server, admission: RequestAdmission) -> None:

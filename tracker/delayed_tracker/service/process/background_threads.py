@@ -1,5 +1,6 @@
 """Threads that sort, encode and decode snapshots. No caller waits for them, so the event loop has priority."""
 
+import contextlib
 import os
 import sys
 import threading
@@ -25,4 +26,6 @@ def _give_way() -> None:
     if sys.platform != "linux":
         return
     thread = threading.get_native_id()
-    os.setpriority(os.PRIO_PROCESS, thread, min(_NICENESS_MAX, os.getpriority(os.PRIO_PROCESS, thread) + NICENESS))
+    # A filter of system calls may refuse it. Without its threads the service could store nothing.
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, thread, min(_NICENESS_MAX, os.getpriority(os.PRIO_PROCESS, thread) + NICENESS))

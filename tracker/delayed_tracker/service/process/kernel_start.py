@@ -93,22 +93,20 @@ class KernelLoader:
 
     async def wait_compiled(self) -> None:
         """Return when calls run machine code, or after :meth:`stop`."""
-        if self._starting is not None:
-            await asyncio.wait([self._starting])
-            if not self._starting.cancelled():
-                self._starting.result()
-        if self._compiling is not None:
-            await asyncio.wait([self._compiling])
-            if not self._compiling.cancelled():
-                self._compiling.result()
+        for task in (self._starting, self._compiling):
+            if task is not None:
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    task.result()
 
     async def stop(self) -> None:
-        """Cancel a load or a compilation that is in progress. May be called if there is none."""
-        if self._starting is not None:
-            self._starting.cancel()
-        if self._compiling is not None:
-            self._compiling.cancel()
-        await self.wait_compiled()
+        """Cancel a load or a compilation that is in progress. May be called if there is none, or if it failed."""
+        for task in (self._starting, self._compiling):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    _log.error("kernels were not compiled", exc_info=error)
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, function: Callable[[], Answer]) -> Answer:
@@ -125,7 +123,10 @@ class KernelLoader:
         with contextlib.ExitStack() as cleanup:
             directory = _writable_directory(cleanup)
             if directory is not None:
-                await self._run_child(directory)
+                try:
+                    await self._run_child(directory)
+                except (OSError, ValueError) as error:  # no process can be started, or it says what we do not expect
+                    _log.warning("the process that compiles kernels failed", said=str(error))
                 await self._run(partial(self._load_from, directory))
         left = [kernel for kernel in self._kernels if not kernel.is_loaded]
         if left:

@@ -5,6 +5,7 @@ how many of how many are compiled. It ends early when its standard input is clos
 that started it.
 """
 
+import contextlib
 import os
 import tempfile
 import threading
@@ -72,6 +73,7 @@ def _end_with_standard_input() -> None:
 
 
 if __name__ == "__main__":
-    os.nice(NICENESS)  # calls of the service have priority
+    with contextlib.suppress(OSError):  # a filter of system calls may refuse it
+        os.nice(NICENESS)  # calls of the service have priority
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     load_kernels(lambda done, total: print(done, total, flush=True))  # noqa: T201  # read by the service

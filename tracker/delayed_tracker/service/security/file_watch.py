@@ -1,11 +1,14 @@
-"""Notices that files have changed, by their size, time and identity. Also follows links, which Kubernetes replaces."""
+"""Notices that files have changed, by their size, times and identity. Also follows links, which Kubernetes replaces.
+
+A change of mode or owner counts, too: a file that could not be read before can be read now.
+"""
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-_State: TypeAlias = tuple[int, int, int] | None
+_State: TypeAlias = tuple[int, int, int, int] | None
 
 
 class FileWatch:
@@ -30,4 +33,4 @@ def _state(path: Path) -> _State:
         found = os.stat(path)  # noqa: PTH116  # one system call, for several values
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
