@@ -315,6 +315,21 @@ class TestUnfitSources:
         assert bench.results.failed == [((bucket_id,), False)]
         assert (bench.counters.snapshots_missing, bench.counters.snapshots_corrupt) == (0, 1)
 
+    @pytest.mark.parametrize("fault", ["order", "rows"])
+    async def test_a_foreign_one_that_cannot_be_merged_is_not_lost(self, fault):
+        """Its rows are read when they are due, in any order of its segments; another group is merged."""
+        bench = Bench()
+        sources = await _two(bench)
+        encoded = list(encode_snapshot(_bucket(2)).segments)
+        written = {"order": encoded[::-1], "rows": encoded[1:]}[fault]
+        bucket_id = await bench.storage.create_bucket_snapshot(
+            b"", _each(written), bucket_key="k", topic=KEY[0], cursor=KEY[1], epoch=1
+        )
+        sources[1] = MergeSource(bucket_id, len(written), sources[1].live, is_foreign=True)
+        await bench.perform(bench.effect(*sources))
+        assert bench.results.failed == [((), True)]
+        assert (bench.counters.snapshots_missing, bench.counters.snapshots_corrupt) == (0, 0)
+
     async def test_one_that_vanishes_between_the_passes_leaves_no_half_snapshot(self):
         """The source's error ends the merge, and no partial snapshot remains."""
         bench = Bench()

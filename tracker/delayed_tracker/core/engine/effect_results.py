@@ -89,7 +89,7 @@ class MergeFailed:
     lost_bucket_ids: tuple[int, ...] = ()
     """Sources that are missing or corrupt: the core tries again without them."""
     too_large: bool = False
-    """True if the merged metadata would exceed one entry: the core merges another group."""
+    """True if the merged metadata would exceed one entry, or a source cannot be merged: the core merges another group."""
 
 
 @dataclass(frozen=True, slots=True)

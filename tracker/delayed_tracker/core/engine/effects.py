@@ -70,6 +70,8 @@ class MergeSource:
 
     Lent until the result is reported: do not change it.
     """
+    is_foreign: bool = False
+    """True if its segments may be out of time order: it cannot be merged then, and is not lost."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,9 @@ _ASKED_PER_LISTING = 16
 
 For positions in order the copies then cost as much as the lookup saves; at random, much less.
 """
+_LISTINGS_PER_LEDGER = 2
+_LISTINGS_SPARE = 64
+"""An open bucket is listed under at most so many ledgers for each that has bits, and so many more."""
 _LOOKUP_LISTINGS_MAX = 1_024
 _LOOKUP_BYTES_MAX = 4 << 20
 """Above either limit a lookup would take over a millisecond or much memory; ledgers are then searched one by one."""
@@ -124,6 +127,26 @@ class Membership:
             bucket.ledgers[ledger] = None
             self.listed_count += 1
             self._by_ledger.setdefault(ledger, []).append(bucket)
+            if (
+                bucket.is_open
+                and len(bucket.ledgers) > _LISTINGS_PER_LEDGER * bucket.bits.ledger_count + _LISTINGS_SPARE
+            ):
+                self._unlist_drained(bucket)
+
+    def _unlist_drained(self, bucket: Bucket) -> None:
+        """Forget the ledgers of an open bucket in which it has no bits any more. Half of them at least: amortised O(1)."""
+        drained = [ledger for ledger in bucket.ledgers if bucket.bits.bitmap_of(ledger) is None]
+        for ledger in drained:
+            del bucket.ledgers[ledger]
+            self._unlist(bucket, ledger)
+        self.listed_count -= len(drained)
+
+    def _unlist(self, bucket: Bucket, ledger: int) -> None:
+        others = [other for other in self._by_ledger[ledger] if other is not bucket]
+        if others:
+            self._by_ledger[ledger] = others
+        else:
+            del self._by_ledger[ledger]
 
     def note_range(self, bucket: Bucket) -> None:
         """Enter the range that a bucket was sealed with."""
@@ -139,11 +162,7 @@ class Membership:
             del self.ranges[bucket.last, bucket.key]
         self.listed_count -= len(bucket.ledgers)
         for ledger in bucket.ledgers:
-            others = [other for other in self._by_ledger[ledger] if other is not bucket]
-            if others:
-                self._by_ledger[ledger] = others
-            else:
-                del self._by_ledger[ledger]
+            self._unlist(bucket, ledger)
 
     def frontier(self) -> Position:
         """Return the highest sealed position: a position that is not above it is late. O(log buckets)."""

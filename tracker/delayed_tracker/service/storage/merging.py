@@ -40,6 +40,12 @@ class MergeSourceLost(DelayedTrackerError):
         self.is_missing = isinstance(cause, SnapshotNotFound)
 
 
+class MergeUnfit(DelayedTrackerError):
+    """A foreign source has its segments out of time order, as Pulsar may have written them."""
+
+    reason = "MERGE_UNFIT"
+
+
 class MergeTooLarge(DelayedTrackerError):
     """The metadata of the merged snapshot would not fit in one entry."""
 
@@ -93,6 +99,7 @@ class SnapshotMerge:
 
         Raises:
             MergeSourceLost: a source is missing or corrupt.
+            MergeUnfit: a source cannot be merged.
             MergeTooLarge: the metadata exceeds its limit; the pass ends at once.
             StorageUnavailable: a source could not be read now.
         """
@@ -136,11 +143,10 @@ class SnapshotMerge:
         outcome = merge.advance()
         with closing(self._access.loads.share()) as share:
             while outcome is not None:
-                fed: list[tuple[int, int, Sequence[bytes]]] = []
+                fed: list[tuple[int, MergeSource, Sequence[bytes]]] = []
                 if isinstance(outcome, Needed):
                     fed = [
-                        (number, readers[number].bucket_id, await readers[number].read_on())
-                        for number in outcome.sources
+                        (number, effect.sources[number], await readers[number].read_on()) for number in outcome.sources
                     ]
                 else:
                     share.hold(merge.row_count + len(outcome.indexes))
@@ -180,14 +186,20 @@ class _SourceReader:
         return entries
 
 
-def _go_on(merge: StreamMerge, fed: Sequence[tuple[int, int, Sequence[bytes]]]) -> WholeSegments | Needed | None:
+def _go_on(
+    merge: StreamMerge, fed: Sequence[tuple[int, MergeSource, Sequence[bytes]]]
+) -> WholeSegments | Needed | None:
     """Feed the entries that were read and advance. An empty sequence is the end of its source."""
-    for number, bucket_id, entries in fed:
+    for number, source, entries in fed:
         try:
             if entries:
                 merge.feed(number, decode_segments(entries))
             else:
                 merge.end(number)
-        except (SnapshotCorrupt, InvalidInput) as error:
-            raise MergeSourceLost(bucket_id, error) from error
+        except InvalidInput as error:
+            if source.is_foreign:
+                raise MergeUnfit(f"bucket {source.bucket_id} stays as it is: {error.message}") from error
+            raise MergeSourceLost(source.bucket_id, error) from error
+        except SnapshotCorrupt as error:
+            raise MergeSourceLost(source.bucket_id, error) from error
     return merge.advance()

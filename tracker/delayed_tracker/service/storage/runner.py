@@ -34,7 +34,13 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.instruments.bucket_operations import EffectAccount
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.access import StorageAccess
-from delayed_tracker.service.storage.merging import MergedSnapshot, MergeSourceLost, MergeTooLarge, SnapshotMerge
+from delayed_tracker.service.storage.merging import (
+    MergedSnapshot,
+    MergeSourceLost,
+    MergeTooLarge,
+    MergeUnfit,
+    SnapshotMerge,
+)
 from delayed_tracker.service.storage.sealing import PreparedSnapshot, prepare, stored_result
 from delayed_tracker.service.storage.snapshot_writer import EffectResults, SnapshotWriter
 from delayed_tracker.service.telemetry.storage_log import (
@@ -298,7 +304,7 @@ class EffectRunner:
             settled = await self._merge_and_report(effect, begun_ms)
         except MergeSourceLost as error:
             lost = error
-        except MergeTooLarge:
+        except (MergeTooLarge, MergeUnfit):
             too_large = True
         finally:
             if not settled:
@@ -350,7 +356,7 @@ class EffectRunner:
         """Store the merged snapshot.
 
         Raises:
-            MergeSourceLost, MergeTooLarge: it cannot be made.
+            MergeSourceLost, MergeUnfit, MergeTooLarge: it cannot be made.
             SnapshotTooLarge, StorageUnavailable: it was not stored.
         """
         largest = self._access.entry_bytes_max
