@@ -6,7 +6,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
-from delayed_tracker.storage.protocol import LogMark
+from delayed_tracker.storage.protocol import LogMark, StoredThrough
 from delayed_tracker.storage.publication import Publication, catalogue_entry
 from tests.service.harness.shell import ControlledStorage, failing
 
@@ -92,6 +92,30 @@ async def test_an_undone_write_restores_the_mark_of_the_log(storage):
         )
     assert applied == [LogMark(5)]
     assert (await storage.inner.list(*TRACKER)).log_mark == LogMark(2, Position(1, 9))
+
+
+async def test_a_second_undo_keeps_the_mark_that_the_first_has_to_restore(storage):
+    """A seal that fails during the same outage changes no mark: that of before the import is restored with its buckets."""
+    claim = MovingClaim()
+    publication = Publication(storage, TRACKER, writer="tests", claim=claim)
+    before = LogMark(5, Position(9, 9), stored_through=Position(1, 1))
+    old = await _created(publication, claim)
+    await publication.publish([old], epoch=1, mark=before)
+    imported, sealed = await _created(publication, claim), await _created(publication, claim)
+    lost, down = StorageUnavailable("the answer is lost"), StorageUnavailable("down")
+    storage.after["replace"] = failing(lost)
+    storage.before["replace"] = failing(None, down, down, down)
+    with pytest.raises(StorageUnavailable, match="the answer is lost"):
+        await publication.publish(
+            [imported], remove=[old.bucket_id], replaced=[old], epoch=1, mark=LogMark(50), replaced_mark=before
+        )
+    with pytest.raises(StorageUnavailable, match="down"):
+        await publication.publish([sealed], epoch=1, mark=StoredThrough(Position(1, 1)))
+    assert (await storage.inner.list(*TRACKER)).log_mark == LogMark(50)
+    await publication.replace(remove=(), add=(), epoch=1, mark=StoredThrough(Position(1, 1)))
+    state = await storage.inner.list(*TRACKER)
+    assert [entry.bucket_id for entry in state.entries] == [old.bucket_id]
+    assert state.log_mark == before
 
 
 async def test_each_attempt_records_the_mark_delete_position_of_its_time(storage):

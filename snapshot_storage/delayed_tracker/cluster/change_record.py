@@ -152,6 +152,12 @@ class ChangeRecord:
         with _usable(self._path):
             self._file.close()
 
+    def discard(self) -> None:
+        """Close the file and remove it: nothing was changed."""
+        self.close()
+        with _usable(self._path):
+            self._path.unlink()
+
     def created(self, topic: TopicName, subscription: str, ledger_id: int) -> None:
         """Record a ledger that was written.
 

@@ -92,7 +92,7 @@ class Publication:
 
         An undone write may have removed the former and added the latter.
         """
-        self._undoing_mark: LogMark | None = None
+        self._undoing_mark: LogMark | None = None  # likewise; that of before the first write to be undone
 
     async def attempt(self, operation: Callable[[], Awaitable[Answer]]) -> Answer:
         """Perform a catalogue write or a deletion; a subclass may repeat it."""
@@ -166,7 +166,8 @@ class Publication:
         """
         self.undoing.update(dict.fromkeys(bucket_ids))
         self.undoing.update((entry.bucket_id, entry) for entry in replaced)
-        self._undoing_mark = mark
+        if self._undoing_mark is None:  # else an earlier write is to be undone, too: its mark is the one of before both
+            self._undoing_mark = mark
         try:
             await self.replace(remove=(), add=(), epoch=self._claim.epoch)
         except StorageError:

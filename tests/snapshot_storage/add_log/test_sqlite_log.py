@@ -187,6 +187,19 @@ async def test_a_full_disk_is_unavailable_and_changes_nothing(tmp_path):
         assert await records_of(log, after=1) == [bytes(MEBIBYTE)]
 
 
+async def test_a_new_tracker_that_was_rolled_back_leaves_no_id_behind(tmp_path):
+    """The next new tracker gets its number in the file. The repetition must not add its records to that one."""
+    async with started(tmp_path / "log") as log:
+        await log.take_over("t", "known", epoch=1, writer="w")
+        with pytest.raises(InvalidInput, match="go on with 1"):
+            await append(log, part(1, b"1"), part(9, b"gap", cursor="known"))
+        await log.take_over("t", "next", epoch=1, writer="w")
+        await append(log, part(1, b"1"))
+        await append(log, part(1, b"one", cursor="next"))
+        assert await records_of(log) == [b"1"]
+        assert await records_of(log, "next") == [b"one"]
+
+
 # --- space ---
 
 

@@ -12,7 +12,7 @@ from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
 from delayed_tracker.cluster.bucket_ledger import read_bucket_ledger
 from delayed_tracker.cluster.change_record import read_changes
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
-from delayed_tracker.cluster.errors import TopicLoaded
+from delayed_tracker.cluster.errors import BackupUnusable, TopicLoaded
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound
 from delayed_tracker.ledger.topic_name import TopicName
@@ -119,8 +119,34 @@ def test_tasks_write_what_was_staged(staging, made_url, tmp_path: Path):
     changes = read_changes(tmp_path / "backup")
     assert list(changes.deleted) == [old.bucket_id]
     assert len(changes.created) == 3
+
+
+def test_a_backup_that_cannot_be_created_is_refused_at_the_beginning(staging, made_url, tmp_path: Path):
+    """A file that exists, or whose directory takes none, costs no work; a job that ends before the commit leaves no file."""
+    before = in_cluster(made_url, ledger_ids)
+    file = tmp_path / "backup"
+    url = f"{made_url}&backup={file}"
+    with PulsarCommit(url) as target:
+        target.begin([KEY])
+        assert file.exists()
+    assert not file.exists()
+    file.write_text("of an earlier job")
+    written: list[SnapshotToWrite] = []
+
+    def write(snapshots: Sequence[SnapshotToWrite]) -> Sequence[WrittenSnapshot]:
+        written.extend(snapshots)
+        return by_tasks(made_url)(snapshots)
+
     with pytest.raises(InvalidInput, match="the file exists"):
-        commit_all(url, by_tasks(made_url), tracker_of(*buckets))
+        commit_all(url, write, tracker_of(staged_bucket(staging, 1)))
+    with pytest.raises(BackupUnusable, match="it cannot be created"):
+        commit_all(f"{made_url}&backup={tmp_path / 'none' / 'backup'}", write, tracker_of(staged_bucket(staging, 1)))
+    assert written == []
+    with PulsarCommit(url) as target, pytest.raises(InvalidInput, match="the file exists"):
+        target.commit_all([tracker_of(staged_bucket(staging, 1))], write, buckets_at_once=1)
+    assert len(written) == 1
+    assert in_cluster(made_url, ledger_ids) == before
+    assert file.read_text() == "of an earlier job"
 
 
 def test_a_loaded_topic_is_refused_at_the_end(staging, made_url, told):

@@ -4,8 +4,8 @@ Progress is in the target's catalogue and nowhere else:
 
 - Each snapshot is named by the catalogue as soon as it was read back, so the next run does not copy it again.
 - Until the tracker is complete, its epoch is one below that of the source, and its log mark claims nothing. The last write
-  records the mark, the claim and the source's own epoch. So a tracker with equal epochs is complete, and has not changed
-  since: whoever opens it at the source raises the epoch there.
+  records the mark, the claim and the source's own epoch. So a tracker with equal epochs has had that write, and has not
+  changed since: whoever opens it at the source raises the epoch there. It is complete if it reads back as it was written.
 
 Whoever had the tracker open at the source is fenced, in the catalogue and in the add log. If it opens the tracker again
 before the copy is complete, the epochs differ, and the copy fails.
@@ -105,14 +105,14 @@ class TrackerCopy:
 
         Raises:
             SnapshotConflict: another process writes to the tracker, at the source or at the target.
-            SnapshotNotFound, SnapshotCorrupt: something of the source cannot be read.
+            SnapshotNotFound, SnapshotCorrupt: something of the source cannot be read, or reads back differently.
             AddLogMissing: the source's log has records that no snapshot contains, and the target has no log.
             StorageUnavailable: try again.
         """
         before, found = await self._list(self._source), await self._list(self._target)
         counts = self._run.counts
         self._require_ours(found)
-        if before.epoch == found.epoch and found.writer == self._run.copy.writer:
+        if self._is_complete(before, found):
             counts.tracker_count += 1
             counts.complete_before_count += 1
             counts.kept_snapshot_count += len(found.entries)
@@ -143,6 +143,18 @@ class TrackerCopy:
         """Refuse a tracker of the target that another process has opened. A deleted one may have had any writer."""
         if (found.entries or found.corrupt) and found.writer not in {"", self._run.copy.writer}:
             raise self._conflict("target", found.epoch)
+
+    def _is_complete(self, before: CatalogueState, found: CatalogueState) -> bool:
+        """Return whether an earlier run has committed the tracker, and the catalogue is the one that it wrote.
+
+        That run may have ended before it read it back, or because of what it read.
+        """
+        return (
+            before.epoch == found.epoch
+            and found.writer == self._run.copy.writer
+            and _catalogued(before) == _catalogued(found)
+            and before.log_mark.stored_through == found.log_mark.stored_through
+        )
 
     def _conflict(self, side: str, epoch: int) -> SnapshotConflict:
         return SnapshotConflict(
@@ -324,22 +336,13 @@ class TrackerCopy:
         )
         await self._attempt(commit)
         found = await self._list(self._target)
-        expected = (
-            epoch,
-            Counter(map(_content, state.entries)),
-            (),
-            state.mark_delete or BEFORE_ALL,
-            mark,
-        )
-        written = (
-            found.epoch,
-            Counter(map(_content, found.entries)),
-            found.corrupt,
-            found.mark_delete or BEFORE_ALL,
-            found.log_mark,
-        )
-        if written != expected:
+        if found.epoch != epoch or found.writer not in {"", writer}:
             raise self._conflict("target", found.epoch)
+        if (_catalogued(found), found.log_mark) != (_catalogued(state), mark):
+            raise SnapshotCorrupt(
+                f"the catalogue of {self._name} reads back from the target differently than it was written; run the same command "
+                "again, which copies what is missing, and check the target's disks if that fails, too"
+            )
         if (await self._list(self._source)).epoch != epoch:
             raise self._conflict("source", epoch)
         for bucket_id in strangers:
@@ -379,6 +382,11 @@ def _kept(entries: Sequence[CatalogueEntry], found: Sequence[CatalogueEntry]) ->
 
 def _identity(entry: CatalogueEntry) -> tuple[Position, Position, bytes, int | None]:
     return entry.first, entry.last, entry.summary, entry.seal_number
+
+
+def _catalogued(state: CatalogueState) -> tuple[Counter[CatalogueEntry], tuple[int, ...], Position]:
+    """Return what source and target must have in common; of the source nothing is corrupt."""
+    return Counter(map(_content, state.entries)), state.corrupt, state.mark_delete or BEFORE_ALL
 
 
 def _content(entry: CatalogueEntry) -> CatalogueEntry:

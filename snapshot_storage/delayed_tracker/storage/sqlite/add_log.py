@@ -103,8 +103,7 @@ class SqliteAddLog:
             with contextlib.suppress(NotContinued):
                 append_known(connection, parts, writer=writer, ids=self._tracker_ids)
                 return []
-            with transaction(connection):
-                return append_each(connection, parts, writer=writer, ids=self._tracker_ids)
+            return append_each(connection, parts, writer=writer, ids=self._tracker_ids)
 
         return await self._write(append)
 

@@ -89,27 +89,29 @@ def append_known(connection: sqlite3.Connection, parts: Sequence[LogAppend], *, 
 def append_each(
     connection: sqlite3.Connection, parts: Sequence[LogAppend], *, writer: str, ids: TrackerIds
 ) -> list[tuple[str, str]]:
-    """Add the records that are not on record, and return the trackers whose parts are refused.
-
-    Runs in the caller's transaction.
+    """Add the records that are not on record, commit, and return the trackers whose parts are refused.
 
     Raises:
         InvalidInput: a part begins above the next number.
     """
     refused: list[tuple[str, str]] = []
-    for part in parts:
-        after = part.first_number - 1
-        try:
-            tracker_id, last_number = own(
-                connection, part.topic, part.cursor, epoch=part.epoch, writer=writer, after=after
-            )
-        except SnapshotConflict:  # it is raised before anything of the part is written
-            refused.append((part.topic, part.cursor))
-            continue
-        require_no_gap(part, last_number)
+    written: list[tuple[LogAppend, int]] = []
+    with transaction(connection):
+        for part in parts:
+            after = part.first_number - 1
+            try:
+                tracker_id, last_number = own(
+                    connection, part.topic, part.cursor, epoch=part.epoch, writer=writer, after=after
+                )
+            except SnapshotConflict:  # it is raised before anything of the part is written
+                refused.append((part.topic, part.cursor))
+                continue
+            require_no_gap(part, last_number)
+            written.append((part, tracker_id))
+            for row in _rows(tracker_id, part, last_number + 1, writer):
+                _insert(connection, [row])
+    for part, tracker_id in written:  # not before the commit: the id of a new tracker that is rolled back is used again
         ids.keep(part, tracker_id)
-        for row in _rows(tracker_id, part, last_number + 1, writer):
-            _insert(connection, [row])
     return refused
 
 

@@ -146,15 +146,20 @@ class PulsarCommit(ClusterConnection):
         self._url = url
         self._report = report
         self._record: ChangeRecord | None = None
+        self._has_switched = False
+        """True if the record may have facts."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the backup and the connection."""
+        """Close the backup, or remove it if nothing came to be changed; close the connection."""
         record, self._record = self._record, None
+        has_switched, self._has_switched = self._has_switched, False
         try:
-            if record is not None:
+            if record is not None and has_switched:
                 record.close()
+            elif record is not None:
+                record.discard()  # the same job can run again with this name
         finally:
             super().__exit__(kind, error, trace)
 
@@ -164,12 +169,14 @@ class PulsarCommit(ClusterConnection):
         return partial(BucketLedgerWriter, self._url)
 
     def begin(self, trackers: Sequence[tuple[str, str]]) -> None:
-        """Make sure that the cluster has the subscriptions, and that their brokers answer.
+        """Make sure that the cluster has the subscriptions, and that their brokers answer; create the backup.
 
         Raises:
             TopicNotFound, SubscriptionNotFound: one of them does not exist.
             TopicTerminated: a topic is terminated.
             BrokerUnavailable: a broker does not say which topics it has; the switch needs it.
+            InvalidInput: the file of the backup exists.
+            BackupUnusable: it cannot be written.
         """
         self._run(self._begin(trackers))
 
@@ -180,6 +187,8 @@ class PulsarCommit(ClusterConnection):
             await self._cluster.cursor_node(name, subscription)
         # Asked for no topic: they may be loaded as long as the job reads.
         await require_not_loaded(self._cluster, [])
+        # Now, while a refusal costs nothing: at the switch all work is done.
+        await self._opened_record()
 
     def commit(self, tracker: RebuiltTracker) -> Committed:
         """See :class:`CommitTarget`: the ledgers are written by the driver."""
@@ -205,7 +214,8 @@ class PulsarCommit(ClusterConnection):
                 deleted; subscriptions before it stay committed.
             SnapshotTooLarge: the metadata of a bucket fit no entry; nothing was changed.
             StagedWorkInvalid, BookKeeperError: ledgers may be left, which ``pulsar repair`` finds.
-            BackupUnusable, InvalidInput: the backup cannot be written, or exists.
+            BackupUnusable: the backup cannot be written; likewise.
+            InvalidInput: it exists, and :meth:`begin` was not called; likewise.
         """
         limit = self._cluster.client.payload_bytes_max
         for bucket in (bucket for tracker in trackers for bucket in tracker.buckets):
@@ -239,12 +249,14 @@ class PulsarCommit(ClusterConnection):
     async def _switch_all(
         self, trackers: Sequence[RebuiltTracker], properties: Sequence[Sequence[BucketProperty]]
     ) -> list[Committed]:
-        options = PublicationOptions(await self._opened_record(), wait_s=self._address.wait_s, report=self._report)
         waiting = {number for number, buckets in enumerate(properties) if buckets}
         topics = [TopicName.parse(tracker.topic) for tracker in trackers]
-        switches = CursorSwitches(self._cluster, [topics[number] for number in sorted(waiting)], options)
         committed: list[Committed] = []
         try:
+            record = await self._opened_record()
+            self._has_switched = True
+            options = PublicationOptions(record, wait_s=self._address.wait_s, report=self._report)
+            switches = CursorSwitches(self._cluster, [topics[number] for number in sorted(waiting)], options)
             if options.record is not None:
                 for number in sorted(waiting):
                     for bucket in properties[number]:

@@ -24,7 +24,7 @@ from delayed_tracker.storage.maintenance.copying import copy_storage
 from delayed_tracker.storage.maintenance.opening import WholeStorage, opened_storage
 from delayed_tracker.storage.maintenance.tracker_copy import CopyCounts
 from delayed_tracker.storage.maintenance.working import Retries
-from delayed_tracker.storage.protocol import LogMark
+from delayed_tracker.storage.protocol import CatalogueState, LogMark
 from delayed_tracker.storage.testing.faulty import FaultPlan, FaultyStorage
 from delayed_tracker.storage.testing.faulty_log import FaultyAddLog
 from tests.snapshot_storage.shared.maintenance.stores import (
@@ -298,6 +298,41 @@ async def test_a_target_that_reads_back_something_else_is_not_trusted():
         for key in (KEY, OTHER):
             assert await target.snapshots.list_bucket_snapshots(*key) == []
             assert (await target.snapshots.list(*key)).entries == ()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_tracker_whose_commit_was_not_verified_is_not_complete(is_killed):
+    """A row of the catalogue is damaged as it is written. The next run copies its bucket again, though the epochs are equal."""
+    async with filled() as source, in_memory() as target:
+        before = [await content(source.snapshots, key) for key in (KEY, OTHER)]
+        replace, listed = target.snapshots.replace, target.snapshots.list
+        damaged: list[int] = []
+
+        async def damaging(*key: str, mark: LogMark | None = None, **write: object) -> None:
+            await replace(*key, mark=mark, **write)
+            if key == KEY and mark is not None and not damaged:  # the commit
+                damaged.append((await listed(*KEY)).entries[0].bucket_id)
+                if is_killed:
+                    raise Killed
+
+        async def with_damage(*key: str) -> CatalogueState:
+            state = await listed(*key)
+            sound = tuple(entry for entry in state.entries if entry.bucket_id not in damaged)
+            corrupt = tuple(entry.bucket_id for entry in state.entries if entry.bucket_id in damaged)
+            return dataclasses.replace(state, entries=sound, corrupt=corrupt)
+
+        target.snapshots.replace, target.snapshots.list = damaging, with_damage  # damage as a disk does it
+        failure = pytest.raises(Killed) if is_killed else pytest.raises(SnapshotCorrupt, match=r"'billing'.*reads back")
+        with failure:
+            await copied(source, target)
+        assert (await target.snapshots.list(*KEY)).epoch == (await source.snapshots.list(*KEY)).epoch
+        with pytest.raises(StorageFormatUnsupported, match="unfinished copy"):
+            await require_no_unfinished_copy(target.snapshots)
+        counts = await copied(source, target)
+        assert counts.snapshot_count + counts.kept_snapshot_count == 4
+        assert [await content(target.snapshots, key) for key in (KEY, OTHER)] == before
+        assert await target.snapshots.trackers() == [OTHER, KEY]
+        assert damaged[0] not in {stored.bucket_id for stored in await target.snapshots.list_bucket_snapshots(*KEY)}
 
 
 @pytest.mark.parametrize("seed", range(8))
