@@ -265,3 +265,23 @@ async def test_a_service_that_stops_imports_nothing_more(service, two):
     await service.registry.drain(1_000)
     error, info, _ = await refused(call)
     assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "SHUTTING_DOWN")
+
+
+async def test_an_import_completes_what_an_earlier_one_has_left_to_undo(service, two):
+    """The first one's write was applied without an answer, and its undo failed: a crash may not bring back both."""
+    epoch = await opened(service)
+    await used(service, epoch)
+    service.storage.after["replace"] = failing(*[StorageUnavailable("down")] * ATTEMPTS)
+    service.storage.before["replace"] = failing(*[None] * ATTEMPTS, *[StorageUnavailable("down")] * 10 * ATTEMPTS)
+    await as_time_passes(service.clock, refused(imported(service, requests(*two))))
+    assert service.registry.host(KEY)._gate.runner.writer.undoing
+    counts = []
+
+    async def count(*_args, **_kwargs):
+        counts.append(len((await catalogued(service)).entries))
+
+    del service.storage.before["replace"]
+    service.storage.after["replace"] = count
+    assert (await as_time_passes(service.clock, imported(service, requests(*two)))).tracked_count == 14
+    await settle()
+    assert counts == [1, 2, 2], "restored, then replaced, then the old bucket is deleted"

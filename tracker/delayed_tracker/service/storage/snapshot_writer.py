@@ -181,6 +181,8 @@ class SnapshotWriter(Publication):
             StorageError: nothing was replaced. The snapshots of the entries are deleted, or will be.
         """
         try:
+            # What an earlier write has left to undo would be restored beside these entries.
+            await self.complete_undo(epoch)
             state = await self.attempt(lambda: self._storage.list(*self._tracker))
         except StorageError:
             await self.delete([entry.bucket_id for entry in entries])
