@@ -58,6 +58,7 @@ from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.service.settings.address import Address, ListenAddress
 from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.service.storage.degradation import degradation_of
+from delayed_tracker.service.telemetry.internal_errors import InternalErrors
 from delayed_tracker.service.telemetry.logs import set_log_level
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.capabilities import cluster_report_of
@@ -367,6 +368,7 @@ async def serve(
         DelayedTrackerError: the service could not start. ``delayed_tracker.cli.exit_codes`` maps each error to an exit
             code.
     """
+    asyncio.get_running_loop().set_exception_handler(InternalErrors(clock or SystemClock()).report)
     allocate_in_two_arenas()
     raise_open_files_limit()
     ready = ReadyFile(ready_file)
