@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from delayed_tracker.bookkeeper.errors import BookieUnavailable, LedgerFenced, NotOurs
+from delayed_tracker.bookkeeper.errors import BookieUnavailable, EntryMissing, LedgerFenced, NotOurs
 from delayed_tracker.bookkeeper.metadata.errors import (
     LedgerNotFound,
     NodeChanged,
@@ -38,6 +38,8 @@ class _StoredLedger:
     metadata: LedgerMetadata
     entries: list[bytes] = field(default_factory=list)
     fenced: bool = False
+    lost: set[int] = field(default_factory=set)
+    """Entries that no bookie has any more."""
 
 
 def _apply(nodes: dict[str, _StoredNode], operation: Operation, session: object) -> None:
@@ -86,6 +88,11 @@ class MemoryCluster:
         for operation in operations:
             _apply(nodes, operation, session)
         self.nodes = nodes
+
+    def lose_entries(self, ledger_id: int) -> None:
+        """Lose all copies of the entries that a ledger has now."""
+        ledger = self.ledgers[ledger_id]
+        ledger.lost.update(range(len(ledger.entries)))
 
     def end_session(self, session: object) -> None:
         """Drop the ephemeral nodes of a session."""
@@ -337,9 +344,14 @@ class MemoryReader:
 
     def __init__(self, client: MemoryBookKeeper, ledger: _StoredLedger) -> None:
         self._client = client
-        self._entries = ledger.entries
+        self._ledger = ledger
         self.metadata = ledger.metadata
 
     async def read(self, first: int, last: int) -> list[Entry]:
         async with self._client.reached("bookie"):
-            return [Entry(entry_id, entry_id - 1, 0, self._entries[entry_id]) for entry_id in range(first, last + 1)]
+            return [self._entry(entry_id) for entry_id in range(first, last + 1)]
+
+    def _entry(self, entry_id: int) -> Entry:
+        if entry_id in self._ledger.lost:
+            raise EntryMissing(f"entry {self.metadata.ledger_id}:{entry_id}: none of its bookies has it")
+        return Entry(entry_id, entry_id - 1, 0, self._ledger.entries[entry_id])
