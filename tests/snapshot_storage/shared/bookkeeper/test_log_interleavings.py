@@ -195,3 +195,29 @@ async def test_no_acknowledged_record_is_lost(first, failing, expiring):
         except (AssertionError, InvalidInput) as error:
             error.add_note(f"seed {seed}, failing {failing}, expiring {expiring}")
             raise
+
+
+async def test_an_append_that_waits_for_one_tracker_does_not_pass_the_fence_of_another():
+    """Whenever the newer epoch comes: what was appended under the older one is in the extent, or is refused."""
+    owned, other = TRACKERS[:2]
+    outcomes = set()
+    for seed in range(100):
+        cluster, chance = MemoryCluster(), random.Random(seed)
+        client = MemoryBookKeeper(cluster, chance)
+        log = BookKeeperAddLog(URL, chance=random.Random(seed + 1), connect=lambda _url, client=client: client)
+        await log.start()
+        await log.take_over(*owned, epoch=1, writer="old")
+        parts = [LogAppend(*owned, 1, 1, [b"old"]), LogAppend(*other, 1, 1, [b"other"])]
+        appending = asyncio.create_task(log.append(parts, writer="old"))
+        for _ in range(chance.randrange(30)):
+            await asyncio.sleep(0)
+        extent = await log.take_over(*owned, epoch=2, writer="new")
+        refused = await appending
+        outcomes.add(extent.last_number)
+        assert refused == ([] if extent.last_number else [owned]), f"seed {seed}"
+        new = LogAppend(*owned, 2, extent.last_number + 1, [b"new"])
+        assert await log.append([new], writer="new") == []
+        page = await log.read(*owned, after=extent.last_number, bytes_max=1 << 20)
+        assert [logged.record for logged in page.records] == [b"new"], f"seed {seed}"
+        await log.close()
+    assert outcomes == {0, 1}

@@ -54,12 +54,14 @@ class InstanceLog:
         """Append the parts whose trackers are not fenced in one commit, and return the others. Raises InvalidInput."""
         self._require_no_gaps(parts, writer)
         refused = await self._moves.own_all(parts, writer)
-        accepted = {(part.topic, part.cursor): part for part in parts if (part.topic, part.cursor) not in refused}
         async with self.own.turn:
+            # While another tracker of this call was moved, or the turn came, one may have got a newer owner.
+            refused |= {(part.topic, part.cursor) for part in parts if not self._is_owned(part, writer)}
+            accepted = {(part.topic, part.cursor): part for part in parts if (part.topic, part.cursor) not in refused}
             trackers = self.own.content.trackers
             self._require_no_gaps(list(accepted.values()), writer)
             for name, part in accepted.items():
-                if name not in trackers and name in self.own.owned:
+                if name not in trackers:
                     trackers[name] = TrackerContent(part.first_number - 1, part.first_number - 1)
 
             def compose(ledger_id: int) -> list[Item]:
@@ -70,15 +72,22 @@ class InstanceLog:
             names = ((part.topic, part.cursor) for part in parts)
             return [name for name in names if name not in self.own.owned or name in refused]
 
+    def _is_owned(self, part: LogAppend, writer: str) -> bool:
+        """Return True if a writer may append a part to this log now."""
+        owner = self.own.owned.get((part.topic, part.cursor))
+        if owner is None:
+            return False
+        try:
+            require_epoch("", owner.epoch, owner.writer, part.epoch, writer)
+        except SnapshotConflict:
+            return False
+        return True
+
     def _require_no_gaps(self, parts: Sequence[LogAppend], writer: str) -> None:
         """Raise InvalidInput if a part that will be accepted begins above the next number of a tracker in this log."""
         for part in parts:
             tracker = self.own.content.trackers.get((part.topic, part.cursor))
-            owner = self.own.owned.get((part.topic, part.cursor))
-            if tracker is None or owner is None:
-                continue
-            with contextlib.suppress(SnapshotConflict):
-                require_epoch("", owner.epoch, owner.writer, part.epoch, writer)
+            if tracker is not None and self._is_owned(part, writer):
                 require_no_gap(part, tracker.last_number)
 
     async def read(self, name: TrackerName, after: int, bytes_max: int) -> LogPage:
