@@ -6,7 +6,7 @@ thousand. What real servers do is tested on real servers.
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -89,10 +89,10 @@ class MemoryCluster:
             _apply(nodes, operation, session)
         self.nodes = nodes
 
-    def lose_entries(self, ledger_id: int) -> None:
-        """Lose all copies of the entries that a ledger has now."""
+    def lose_entries(self, ledger_id: int, entries: Iterable[int] | None = None) -> None:
+        """Lose all copies of some entries of a ledger, or of those that it has now."""
         ledger = self.ledgers[ledger_id]
-        ledger.lost.update(range(len(ledger.entries)))
+        ledger.lost.update(range(len(ledger.entries)) if entries is None else entries)
 
     def end_session(self, session: object) -> None:
         """Drop the ephemeral nodes of a session."""

@@ -1,10 +1,13 @@
 """Entries that all bookies have lost take no more with them than what was in them."""
 
 import random
+from contextlib import asynccontextmanager
 
 import pytest
 
 from delayed_tracker.core.values.columns import Position
+from delayed_tracker.storage.add_log import LogAppend
+from delayed_tracker.storage.bookkeeper.log.add_log import BookKeeperAddLog
 from delayed_tracker.storage.bookkeeper.storage import BookKeeperStorage
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 from delayed_tracker.storage.errors import SnapshotCorrupt
@@ -84,3 +87,71 @@ async def test_lost_rows_are_an_error():
     cluster.lose_entries(blob)
     with pytest.raises(SnapshotCorrupt, match="lost its rows"):
         await (await opened(cluster)).list(*KEY)
+
+
+@asynccontextmanager
+async def log_of(cluster, seed):
+    """Yield the add log of another process."""
+    client = MemoryBookKeeper(cluster, random.Random(seed))
+    async with client:
+        log = BookKeeperAddLog(URL, chance=random.Random(seed), connect=lambda _url: client)
+        await log.start()
+        yield log
+        await log.close()
+
+
+async def logged(cluster):
+    """Log three records of a tracker, and one of another tracker, by a process that ends."""
+    async with log_of(cluster, 1) as log:
+        for number in range(1, 4):
+            assert await log.append([LogAppend(*KEY, 1, number, [b"%d" % number])], writer="1") == []
+        assert await log.append([LogAppend("topic", "other", 1, 1, [b"other"])], writer="1") == []
+
+
+async def read(log, key=KEY):
+    """Return the numbers of a tracker's records, and those that are missing."""
+    page = await log.read(*key, after=0, bytes_max=1 << 20)
+    return [record.number for record in page.records], page.corrupt
+
+
+@pytest.mark.parametrize(
+    ("lost", "numbers", "holes"),
+    [
+        ([2], [1, 2], [3]),
+        ([1, 2], [1], [2]),
+        ([1], [1, 3], [2, 4]),
+        ([0, 1, 2], [], [1]),
+    ],
+    ids=["the last record", "two records", "one between others", "all that is known of the tracker"],
+)
+async def test_a_hole_moves_with_its_tracker(lost, numbers, holes):
+    """A record that the log has lost is missing for the next owner, and the one after that, until it is cut."""
+    cluster = MemoryCluster()
+    await logged(cluster)
+    (ledger_id,) = cluster.ledgers
+    cluster.lose_entries(ledger_id, lost)
+    for seed in range(2, 5):
+        async with log_of(cluster, seed) as log:
+            extent = await log.take_over(*KEY, epoch=seed, writer=str(seed))
+            assert extent.last_number == holes[-1]
+            assert await read(log) == (numbers, tuple((hole, hole) for hole in holes))
+    async with log_of(cluster, 5) as log:
+        await log.take_over(*KEY, epoch=5, writer="5")
+        await log.cut([(*KEY, holes[-1])])
+        assert await read(log) == ([], ())
+        assert await log.append([LogAppend(*KEY, 5, holes[-1] + 1, [b"next"])], writer="5") == []
+    async with log_of(cluster, 6) as log:
+        await log.take_over(*KEY, epoch=6, writer="6")
+        assert await read(log) == ([holes[-1] + 1], ())
+
+
+async def test_a_damaged_entry_is_a_hole_for_the_next_owner():
+    """Bytes that are no entry are lost as a missing entry is."""
+    cluster = MemoryCluster()
+    await logged(cluster)
+    (ledger,) = cluster.ledgers.values()
+    ledger.entries[2] = ledger.entries[2][:-1] + b"?"
+    async with log_of(cluster, 2) as log:
+        assert await read(log) == ([1, 2], ((3, 3),))
+        await log.take_over(*KEY, epoch=2, writer="2")
+        assert await read(log) == ([1, 2], ((3, 3),))

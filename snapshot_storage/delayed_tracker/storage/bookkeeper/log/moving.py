@@ -90,8 +90,10 @@ class TrackerMoves:
             # Before the node says so: its reply may be lost, and until then nothing else would keep records and numbers.
             self._own.arriving = name
             try:
-                self._own.content.restore(name, content.trackers.get(name, TrackerContent()))
+                found = content.trackers.get(name, TrackerContent())
+                self._own.content.restore(name, found)
                 await self._own.write(partial(self._own.definitions, names=[name]))
+                await self._write_hole(name, content, found)
                 return await self._owners.end_move(name, moving)
             finally:
                 self._own.arriving = None
@@ -118,8 +120,23 @@ class TrackerMoves:
                 block, size = [], 0
         if block:
             await self._write_block(name, block)
+        await self._write_hole(name, content, found)
         if found.cut_through > before:
             await self._own.write(lambda ledger_id: cut_items(self._own, ledger_id, [(name, found.cut_through)]))
+
+    async def _write_hole(self, name: TrackerName, content: LogContent, found: TrackerContent) -> None:
+        """Let numbers without records say what was lost of a tracker behind its last record, or may have been."""
+        last = found.last_number + content.is_damaged
+
+        def compose(ledger_id: int) -> list[Item]:
+            tracker, ordinal = self._own.content.trackers[name], self._own.content.ordinal_of(ledger_id, name)
+            if tracker.last_number >= last:
+                return []
+            if ordinal is None:
+                ordinal = self._own.content.next_ordinal(ledger_id)
+            return [Defined(ordinal, *name, last, tracker.cut_through)]
+
+        await self._own.write(compose)
 
     async def _write_block(self, name: TrackerName, block: Sequence[LoggedRecord]) -> None:
         def compose(ledger_id: int) -> list[Item]:
