@@ -237,11 +237,14 @@ class MemoryBookKeeper:
             close(ledger)
             return MemoryReader(self, ledger)
 
-    async def delete(self, ledger_id: int, *, require: Mapping[str, bytes], also: Sequence[Operation] = ()) -> None:
+    async def delete(self, ledger_id: int, *, require: Mapping[str, bytes], also: Sequence[Operation] = ()) -> bool:
         async with self.reached("zookeeper"):
+            if ledger_id not in self.cluster.ledgers:
+                return False
             self._require(ledger_id, require)
             self.cluster.apply(also, self.session)
             del self.cluster.ledgers[ledger_id]
+            return True
 
     def _require(self, ledger_id: int, custom: Mapping[str, bytes]) -> _StoredLedger:
         ledger = self.cluster.ledgers.get(ledger_id)

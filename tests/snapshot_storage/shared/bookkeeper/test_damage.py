@@ -1,4 +1,4 @@
-"""Entries that all bookies have lost take no more with them than what was in them."""
+"""Entries that all bookies have lost, and ledgers that somebody has deleted, take no more with them than their content."""
 
 import random
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from delayed_tracker.storage.maintenance.claiming import claim_tracker
 from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.shared.parts import PARTS_MAX
 from tests.snapshot_storage.shared.bookkeeper.memory_cluster import MemoryBookKeeper, MemoryCluster
-from tests.snapshot_storage.shared.maintenance.stores import at_once
+from tests.snapshot_storage.shared.maintenance.stores import at_once, stored_bucket
 
 URL = BookKeeperUrl.parse("zk://zk:2181/ledgers")
 KEY = ("topic", "cursor")
@@ -155,3 +155,26 @@ async def test_a_damaged_entry_is_a_hole_for_the_next_owner():
         assert await read(log) == ([1, 2], ((3, 3),))
         await log.take_over(*KEY, epoch=2, writer="2")
         assert await read(log) == ([1, 2], ((3, 3),))
+
+
+async def test_registrations_go_after_their_ledgers():
+    """A snapshot whose ledger somebody has deleted is not found again once it was deleted here, too."""
+    cluster = MemoryCluster()
+    storage = await opened(cluster)
+    bucket_id = (await stored_bucket(storage, 1, key=KEY)).bucket_id
+    del cluster.ledgers[bucket_id]
+    assert [stored.bucket_id for stored in await storage.list_bucket_snapshots(*KEY)] == [bucket_id]
+    await storage.delete_bucket_snapshot(bucket_id)
+    assert await (await opened(cluster)).list_bucket_snapshots(*KEY) == []
+
+
+async def test_a_dead_log_goes_without_its_ledgers():
+    """An instance of the log whose ledger somebody has deleted leaves no nodes when its last tracker has moved."""
+    cluster = MemoryCluster()
+    async with log_of(cluster, 1) as log:
+        await log.append([LogAppend(*KEY, 1, 1, [b"1"])], writer="1")
+    (ledger_id,) = cluster.ledgers
+    del cluster.ledgers[ledger_id]
+    async with log_of(cluster, 2) as log:
+        await log.take_over(*KEY, epoch=2, writer="2")
+        assert not [path for path in cluster.nodes if path.endswith(f"/{ledger_id}")]
