@@ -36,7 +36,7 @@ class Instance:
         self.next_numbers = {}
 
     async def live(self, steps):
-        """Take trackers over, append, cut."""
+        """Take trackers over, append, cut, and look what dead instances have left."""
         chance = self.world.chance
         for _ in range(steps):
             tracker = chance.choice(TRACKERS)
@@ -47,8 +47,10 @@ class Instance:
                     await self.take_over(tracker)
                 elif chance.random() < 0.8:
                     await self.append([tracker, *chance.sample(TRACKERS, chance.randrange(2))])
-                else:
+                elif chance.random() < 0.7:
                     await self.cut(tracker)
+                else:
+                    await self.log.extents()
             except StorageUnavailable:
                 continue
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from typing import Final
 
 from delayed_tracker.storage.add_log import LogAppend, LogExtent, LoggedRecord, LogPage, require_no_gap
 from delayed_tracker.storage.bookkeeper.log.content import LogContent, TrackerContent, TrackerName
@@ -14,6 +15,9 @@ from delayed_tracker.storage.bookkeeper.log.records import cut_items, read_recor
 from delayed_tracker.storage.bookkeeper.log.sources import Sources
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
 from delayed_tracker.storage.protocol import require_epoch
+
+ATTEMPTS_MAX: Final = 2
+"""Times that a call becomes the owner of a tracker that another instance takes meanwhile."""
 
 
 class InstanceLog:
@@ -53,11 +57,25 @@ class InstanceLog:
     async def append(self, parts: Sequence[LogAppend], writer: str) -> list[TrackerName]:
         """Append the parts whose trackers are not fenced in one commit, and return the others. Raises InvalidInput."""
         self._require_no_gaps(parts, writer)
-        refused = await self._moves.own_all(parts, writer)
+        refused: set[TrackerName] = set()
+        waiting = {(part.topic, part.cursor): part for part in parts}
+        for _ in range(ATTEMPTS_MAX):
+            refused |= await self._moves.own_all(list(waiting.values()), writer)
+            lost = await self._append_owned([waiting[name] for name in waiting if name not in refused], writer)
+            # What was lost has a newer owner, or came to another instance under the same one, while this one looked dead.
+            waiting = {name: waiting[name] for name in lost}
+            if not waiting:
+                break
+        refused |= set(waiting)
+        return [name for part in parts if (name := (part.topic, part.cursor)) in refused]
+
+    async def _append_owned(self, parts: Sequence[LogAppend], writer: str) -> list[TrackerName]:
+        """Append the parts whose trackers are this instance's in one commit, and return the others."""
         async with self.own.turn:
             # While another tracker of this call was moved, or the turn came, one may have got a newer owner.
-            refused |= {(part.topic, part.cursor) for part in parts if not self._is_owned(part, writer)}
-            accepted = {(part.topic, part.cursor): part for part in parts if (part.topic, part.cursor) not in refused}
+            accepted = {(part.topic, part.cursor): part for part in parts if self._is_owned(part, writer)}
+            if not accepted:
+                return [(part.topic, part.cursor) for part in parts]
             trackers = self.own.content.trackers
             self._require_no_gaps(list(accepted.values()), writer)
             for name, part in accepted.items():
@@ -70,7 +88,7 @@ class InstanceLog:
 
             await self.own.write(compose)
             names = ((part.topic, part.cursor) for part in parts)
-            return [name for name in names if name not in self.own.owned or name in refused]
+            return [name for name in names if name not in accepted or name not in self.own.owned]
 
     def _is_owned(self, part: LogAppend, writer: str) -> bool:
         """Return True if a writer may append a part to this log now."""
@@ -150,14 +168,20 @@ class InstanceLog:
             for name, tracker in self.own.content.trackers.items()
             if tracker.record_bytes and name in self.own.owned
         }
+        unneeded: dict[str, LogContent] = {}
         for instance in await self.owners.instances():
             if instance == self.owners.instance or await self.owners.is_alive(instance):
                 continue
             if await self.sources.sweep(instance):
                 continue
             content = await self.sources.fenced(instance)
+            is_needed = False
             for name, tracker in content.trackers.items():
                 owner = await self.owners.owner_of(name) if tracker.record_bytes and name not in found else None
                 if owner is not None and owner.instance == instance:
                     found[name] = LogExtent(*name, owner.epoch, tracker.last_number, tracker.record_bytes)
+                    is_needed = True
+            if not is_needed:
+                unneeded[instance] = content
+        await self._moves.empty(unneeded)
         return [found[name] for name in sorted(found)]
