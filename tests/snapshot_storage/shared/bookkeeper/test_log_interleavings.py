@@ -4,6 +4,7 @@ After each history every record that was acknowledged, and not cut, is read back
 """
 
 import asyncio
+import contextlib
 import random
 
 import pytest
@@ -223,3 +224,29 @@ async def test_an_append_that_waits_for_one_tracker_does_not_pass_the_fence_of_a
         assert [logged.record for logged in page.records] == [b"new"], f"seed {seed}"
         await log.close()
     assert outcomes == {0, 1}
+
+
+async def test_a_tracker_that_is_lost_before_its_move_has_ended_is_not_owned():
+    """Its former owner's ledgers are still being deleted when it moves on: only the newest owner may append to it."""
+    moved, other = TRACKERS[:2]
+    for seed in range(10):
+        world = World(seed, failing=0.0, expiring=0.0)
+        dead, first, second = (Instance(world, number) for number in range(3))
+        for instance in (dead, first, second):
+            await instance.log.start()
+        for number in range(1, 41):  # in a ledger each
+            await dead.log.append([LogAppend(*moved, 1, number, [bytes(ROLL_BYTES)])], writer="dead")
+        await dead.log.close()
+        ledgers = set(world.cluster.ledgers)
+        taking = asyncio.create_task(first.log.take_over(*moved, epoch=2, writer="first"))
+        while ledgers <= world.cluster.ledgers.keys():  # noqa: ASYNC110  # nobody says when the first one is deleted
+            await asyncio.sleep(0)
+        assert (await second.log.take_over(*moved, epoch=3, writer="second")).last_number == 40
+        assert await first.log.append([LogAppend(*other, 1, 1, [b"1"])], writer="first") == []
+        with contextlib.suppress(SnapshotConflict):
+            assert (await taking).last_number == 40, f"seed {seed}"
+        for number in (1, 41):
+            late = LogAppend(*moved, 2, number, [b"late"])
+            assert await first.log.append([late], writer="first") == [moved], f"seed {seed}"
+        for instance in (first, second):
+            await instance.log.close()

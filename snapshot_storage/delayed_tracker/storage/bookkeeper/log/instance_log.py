@@ -48,11 +48,14 @@ class InstanceLog:
 
     async def take_over(self, name: TrackerName, epoch: int, writer: str) -> LogExtent:
         """Become the owner of a tracker, with its records in this log. Raises SnapshotConflict."""
-        owner = await self._moves.own(name, epoch, writer)
-        async with self.own.turn:
-            await self.own.settle()
-            tracker = self.own.content.trackers.setdefault(name, TrackerContent())
-            return LogExtent(*name, owner.epoch, tracker.last_number, tracker.record_bytes)
+        for _ in range(ATTEMPTS_MAX):
+            owner = await self._moves.own(name, epoch, writer)
+            async with self.own.turn:
+                await self.own.settle()
+                if name in self.own.owned:  # nobody has taken it over meanwhile
+                    tracker = self.own.content.trackers.setdefault(name, TrackerContent())
+                    return LogExtent(*name, owner.epoch, tracker.last_number, tracker.record_bytes)
+        raise StorageUnavailable(f"other processes took {name[0]!r}, {name[1]!r} over again and again; retry")
 
     async def append(self, parts: Sequence[LogAppend], writer: str) -> list[TrackerName]:
         """Append the parts whose trackers are not fenced in one commit, and return the others. Raises InvalidInput."""

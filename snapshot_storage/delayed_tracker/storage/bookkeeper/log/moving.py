@@ -61,9 +61,7 @@ class TrackerMoves:
                     require_epoch(f"the log of {name[0]!r}, {name[1]!r}", before.epoch, before.writer, epoch, writer)
                     kept = writer or (before.writer if epoch == before.epoch else "")
                     if before.instance != self._owners.instance or before.moving:
-                        owner = await self._move(name, await self._owners.begin_move(name, before, epoch, kept))
-                        self._own.owned[name] = owner
-                        return owner
+                        return await self._move(name, await self._owners.begin_move(name, before, epoch, kept))
                     owner = before
                     if (before.epoch, before.writer) != (epoch, kept):
                         owner = await self._owners.renew(name, before, epoch, kept)
@@ -83,7 +81,7 @@ class TrackerMoves:
             self._own.arriving = name
             try:
                 await self._copy(name, content, found)
-                owner = await self._owners.end_move(name, moving)
+                owner = await self._become_owner(name, moving)
             finally:
                 self._own.arriving = None
         await self._sources.sweep(moving.instance)
@@ -101,9 +99,14 @@ class TrackerMoves:
                 self._own.content.restore(name, found)
                 await self._own.write(partial(self._own.definitions, names=[name]))
                 await self._write_hole(name, content, found)
-                return await self._owners.end_move(name, moving)
+                return await self._become_owner(name, moving)
             finally:
                 self._own.arriving = None
+
+    async def _become_owner(self, name: TrackerName, moving: Owner) -> Owner:
+        """Record that the records are here, in the same turn in this process: a loss in a later one is not overlooked."""
+        owner = self._own.owned[name] = await self._owners.end_move(name, moving)
+        return owner
 
     async def _copy(self, name: TrackerName, content: LogContent, found: TrackerContent) -> None:
         """Write what is not cut of a tracker into this instance's log, in which it is new."""
