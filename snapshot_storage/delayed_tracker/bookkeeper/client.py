@@ -233,8 +233,8 @@ class BookKeeper:
         closed = await LedgerRecovery(cluster.store, access, cluster.bookies, password).run(found)
         return LedgerReader(cluster.store, closed, access)
 
-    async def delete(self, ledger_id: int, *, require: Mapping[str, bytes], also: Sequence[Operation] = ()) -> None:
-        """Delete a ledger; nothing happens if there is none. Bookies drop its entries later.
+    async def delete(self, ledger_id: int, *, require: Mapping[str, bytes], also: Sequence[Operation] = ()) -> bool:
+        """Delete a ledger; return False if there is none, and nothing happened. Bookies drop its entries later.
 
         Args:
             ledger_id: 0 to 2^63-1.
@@ -250,15 +250,14 @@ class BookKeeper:
         for attempt in range(1, _DELETE_ATTEMPTS + 1):
             try:
                 found = await _read(store, ledger_id, require)
-                await store.delete(ledger_id, found.version, also)
+                return await store.delete(ledger_id, found.version, also)
             except LedgerNotFound:
-                return
+                return False
             except MetadataConflict:
                 # It was closed meanwhile, for example.
                 if attempt == _DELETE_ATTEMPTS:
                     raise
-            else:
-                return
+        raise AssertionError("the last attempt returns or raises")
 
     async def metadata(self, ledger_id: int, *, newest: bool = True) -> LedgerMetadata:
         """Return the metadata of a ledger.

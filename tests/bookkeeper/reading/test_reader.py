@@ -223,11 +223,12 @@ async def test_a_ledger_is_deleted_once(zookeeper: ZooKeeperServer, root: str, s
         with pytest.raises(NodeMissing):
             await client.delete(LEDGER, require=OURS, also=[Delete(f"{root}/nothing")])
         assert (await client.metadata(LEDGER)).custom == OURS
-        await client.delete(LEDGER, require=OURS, also=[Delete(f"{root}/available/readonly")])
+        assert await client.delete(LEDGER, require=OURS, also=[Delete(f"{root}/available/readonly")])
         for call in (client.open, client.recover, client.metadata):
             with pytest.raises(LedgerNotFound):
                 await call(LEDGER)
-        await client.delete(LEDGER, require=OURS)
+        assert not await client.delete(LEDGER, require=OURS, also=[Delete(f"{root}/available")])
+        assert await client.zookeeper.exists(f"{root}/available")
 
 
 async def test_a_client_works_between_its_start_and_its_end(zookeeper: ZooKeeperServer, root: str, store: LedgerStore):

@@ -209,8 +209,10 @@ class LedgerStore:
                 break
         return done
 
-    async def delete(self, ledger_id: int, version: int = ANY_VERSION, also: Sequence[Operation] = ()) -> None:
-        """Delete a ledger's node, and the parents that it leaves empty; nothing happens if there is no such ledger.
+    async def delete(self, ledger_id: int, version: int = ANY_VERSION, also: Sequence[Operation] = ()) -> bool:
+        """Delete a ledger's node, and the parents that it leaves empty; return False if there is no such ledger.
+
+        Without it nothing happens, and the operations of ``also`` do not either.
 
         Bookies drop the entries later, when they compare their ledgers with ZooKeeper's.
 
@@ -224,7 +226,7 @@ class LedgerStore:
         except NodeMissing as error:
             if error.path != path:
                 raise
-            return
+            return False
         except NodeChanged as error:
             if error.path != path:
                 raise
@@ -236,6 +238,7 @@ class LedgerStore:
             while parent != self._root:
                 await self._zookeeper.delete(parent)
                 parent = parent.rpartition("/")[0]
+        return True
 
     async def _new_long_id(self) -> int:
         """Draw from the generator with the largest high part; make the next one if its low parts are used up."""

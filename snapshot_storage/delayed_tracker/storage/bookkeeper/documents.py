@@ -9,7 +9,7 @@ from delayed_tracker.bookkeeper.metadata.errors import NodeChanged, NodeExists, 
 from delayed_tracker.bookkeeper.metadata.zookeeper import ZooKeeperClient
 from delayed_tracker.storage.bookkeeper.ledgers import TrackerLedgers, unavailable
 from delayed_tracker.storage.bookkeeper.registrations import BLOB, Registration, folder_of
-from delayed_tracker.storage.errors import SnapshotCorrupt
+from delayed_tracker.storage.errors import SnapshotCorrupt, SnapshotNotFound
 from delayed_tracker.storage.shared.document_store import Stale, StoredBlob, StoredDocument
 
 DOCUMENT_BYTES_MAX: Final = 256 * 1024
@@ -92,8 +92,12 @@ class LedgerBlobs:
         return _pointer(made)
 
     async def get(self, topic: str, cursor: str, pointer: bytes) -> bytes:
-        """Return a blob."""
-        return b"".join(await self._ledgers.read_all(_registration(topic, cursor, pointer).ledger_id))
+        """Return a blob. One whose entries are lost or damaged in all their copies is gone as a deleted one is."""
+        registration = _registration(topic, cursor, pointer)
+        try:
+            return b"".join(await self._ledgers.read_all(registration.ledger_id))
+        except SnapshotCorrupt as error:
+            raise SnapshotNotFound(error.message) from error
 
     async def delete(self, topic: str, cursor: str, pointer: bytes) -> None:
         """Delete a blob if it exists."""

@@ -166,17 +166,13 @@ class TrackerLedgers:
         with unavailable():
             root = self._url.root
             for node in (registration.closed_node(root), registration.open_node(root)):
-                try:
-                    await self._client.delete(
+                with contextlib.suppress(NodeMissing):
+                    if await self._client.delete(
                         registration.ledger_id, require=registration.custom(root), also=[Delete(node)]
-                    )
-                except LedgerNotFound:
-                    with contextlib.suppress(NodeMissing):
-                        await self._client.zookeeper.delete(node)
-                except NodeMissing:
-                    continue
-                else:
-                    return
+                    ):
+                        return
+                    # Somebody else has deleted the ledger, or this process before a crash.
+                    await self._client.zookeeper.delete(node)
 
     async def find(self, ledger_id: int) -> Registration | None:
         """Return the registration of a ledger by its metadata; None if it is none of this root."""

@@ -76,7 +76,7 @@ class BlobStore(Protocol):
         ...
 
     async def get(self, topic: str, cursor: str, pointer: bytes) -> bytes:
-        """Return a blob as it is stored, not verified. Raises SnapshotNotFound."""
+        """Return a blob as it is stored, not verified. Raises SnapshotNotFound if it is gone, or can never be read."""
         ...
 
     async def delete(self, topic: str, cursor: str, pointer: bytes) -> None:

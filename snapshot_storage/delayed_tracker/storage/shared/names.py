@@ -36,14 +36,20 @@ def tracker_path(topic: str, cursor: str) -> str:
 
 def tracker_of(path: str) -> tuple[str, str] | None:
     """Return the (topic, cursor) that ``path`` names; None if it ends in a hash, or is no name of a tracker."""
-    topic, comma, cursor = path.rpartition("/")[2].partition(",")
-    if not comma or _HASHED in path:
+    tracker = tracker_named(path.rpartition("/")[2])
+    return tracker if tracker is not None and tracker_path(*tracker) == path else None
+
+
+def tracker_named(name: str) -> tuple[str, str] | None:
+    """Return the (topic, cursor) of a name without its folder; None if it ends in a hash, or is no name of a tracker."""
+    topic, comma, cursor = name.partition(",")
+    if not comma or _HASHED in name:
         return None
     try:
         tracker = _text(topic), _text(cursor)
     except UnicodeDecodeError:
         return None
-    return tracker if tracker_path(*tracker) == path else None
+    return tracker if tracker_path(*tracker).rpartition("/")[2] == name else None
 
 
 def places_of(paths: Iterable[str], known: Iterable[tuple[str, str]]) -> SnapshotPlaces:

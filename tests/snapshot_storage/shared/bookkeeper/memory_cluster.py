@@ -6,11 +6,11 @@ thousand. What real servers do is tested on real servers.
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from delayed_tracker.bookkeeper.errors import BookieUnavailable, LedgerFenced, NotOurs
+from delayed_tracker.bookkeeper.errors import BookieUnavailable, EntryMissing, LedgerFenced, NotOurs
 from delayed_tracker.bookkeeper.metadata.errors import (
     LedgerNotFound,
     NodeChanged,
@@ -38,6 +38,8 @@ class _StoredLedger:
     metadata: LedgerMetadata
     entries: list[bytes] = field(default_factory=list)
     fenced: bool = False
+    lost: set[int] = field(default_factory=set)
+    """Entries that no bookie has any more."""
 
 
 def _apply(nodes: dict[str, _StoredNode], operation: Operation, session: object) -> None:
@@ -86,6 +88,11 @@ class MemoryCluster:
         for operation in operations:
             _apply(nodes, operation, session)
         self.nodes = nodes
+
+    def lose_entries(self, ledger_id: int, entries: Iterable[int] | None = None) -> None:
+        """Lose all copies of some entries of a ledger, or of those that it has now."""
+        ledger = self.ledgers[ledger_id]
+        ledger.lost.update(range(len(ledger.entries)) if entries is None else entries)
 
     def end_session(self, session: object) -> None:
         """Drop the ephemeral nodes of a session."""
@@ -230,11 +237,14 @@ class MemoryBookKeeper:
             close(ledger)
             return MemoryReader(self, ledger)
 
-    async def delete(self, ledger_id: int, *, require: Mapping[str, bytes], also: Sequence[Operation] = ()) -> None:
+    async def delete(self, ledger_id: int, *, require: Mapping[str, bytes], also: Sequence[Operation] = ()) -> bool:
         async with self.reached("zookeeper"):
+            if ledger_id not in self.cluster.ledgers:
+                return False
             self._require(ledger_id, require)
             self.cluster.apply(also, self.session)
             del self.cluster.ledgers[ledger_id]
+            return True
 
     def _require(self, ledger_id: int, custom: Mapping[str, bytes]) -> _StoredLedger:
         ledger = self.cluster.ledgers.get(ledger_id)
@@ -337,9 +347,14 @@ class MemoryReader:
 
     def __init__(self, client: MemoryBookKeeper, ledger: _StoredLedger) -> None:
         self._client = client
-        self._entries = ledger.entries
+        self._ledger = ledger
         self.metadata = ledger.metadata
 
     async def read(self, first: int, last: int) -> list[Entry]:
         async with self._client.reached("bookie"):
-            return [Entry(entry_id, entry_id - 1, 0, self._entries[entry_id]) for entry_id in range(first, last + 1)]
+            return [self._entry(entry_id) for entry_id in range(first, last + 1)]
+
+    def _entry(self, entry_id: int) -> Entry:
+        if entry_id in self._ledger.lost:
+            raise EntryMissing(f"entry {self.metadata.ledger_id}:{entry_id}: none of its bookies has it")
+        return Entry(entry_id, entry_id - 1, 0, self._ledger.entries[entry_id])

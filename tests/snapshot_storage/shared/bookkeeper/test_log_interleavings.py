@@ -4,6 +4,7 @@ After each history every record that was acknowledged, and not cut, is read back
 """
 
 import asyncio
+import contextlib
 import random
 
 import pytest
@@ -36,7 +37,7 @@ class Instance:
         self.next_numbers = {}
 
     async def live(self, steps):
-        """Take trackers over, append, cut."""
+        """Take trackers over, append, cut, and look what dead instances have left."""
         chance = self.world.chance
         for _ in range(steps):
             tracker = chance.choice(TRACKERS)
@@ -47,8 +48,10 @@ class Instance:
                     await self.take_over(tracker)
                 elif chance.random() < 0.8:
                     await self.append([tracker, *chance.sample(TRACKERS, chance.randrange(2))])
-                else:
+                elif chance.random() < 0.7:
                     await self.cut(tracker)
+                else:
+                    await self.log.extents()
             except StorageUnavailable:
                 continue
 
@@ -195,3 +198,55 @@ async def test_no_acknowledged_record_is_lost(first, failing, expiring):
         except (AssertionError, InvalidInput) as error:
             error.add_note(f"seed {seed}, failing {failing}, expiring {expiring}")
             raise
+
+
+async def test_an_append_that_waits_for_one_tracker_does_not_pass_the_fence_of_another():
+    """Whenever the newer epoch comes: what was appended under the older one is in the extent, or is refused."""
+    owned, other = TRACKERS[:2]
+    outcomes = set()
+    for seed in range(100):
+        cluster, chance = MemoryCluster(), random.Random(seed)
+        client = MemoryBookKeeper(cluster, chance)
+        log = BookKeeperAddLog(URL, chance=random.Random(seed + 1), connect=lambda _url, client=client: client)
+        await log.start()
+        await log.take_over(*owned, epoch=1, writer="old")
+        parts = [LogAppend(*owned, 1, 1, [b"old"]), LogAppend(*other, 1, 1, [b"other"])]
+        appending = asyncio.create_task(log.append(parts, writer="old"))
+        for _ in range(chance.randrange(30)):
+            await asyncio.sleep(0)
+        extent = await log.take_over(*owned, epoch=2, writer="new")
+        refused = await appending
+        outcomes.add(extent.last_number)
+        assert refused == ([] if extent.last_number else [owned]), f"seed {seed}"
+        new = LogAppend(*owned, 2, extent.last_number + 1, [b"new"])
+        assert await log.append([new], writer="new") == []
+        page = await log.read(*owned, after=extent.last_number, bytes_max=1 << 20)
+        assert [logged.record for logged in page.records] == [b"new"], f"seed {seed}"
+        await log.close()
+    assert outcomes == {0, 1}
+
+
+async def test_a_tracker_that_is_lost_before_its_move_has_ended_is_not_owned():
+    """Its former owner's ledgers are still being deleted when it moves on: only the newest owner may append to it."""
+    moved, other = TRACKERS[:2]
+    for seed in range(10):
+        world = World(seed, failing=0.0, expiring=0.0)
+        dead, first, second = (Instance(world, number) for number in range(3))
+        for instance in (dead, first, second):
+            await instance.log.start()
+        for number in range(1, 41):  # in a ledger each
+            await dead.log.append([LogAppend(*moved, 1, number, [bytes(ROLL_BYTES)])], writer="dead")
+        await dead.log.close()
+        ledgers = set(world.cluster.ledgers)
+        taking = asyncio.create_task(first.log.take_over(*moved, epoch=2, writer="first"))
+        while ledgers <= world.cluster.ledgers.keys():  # noqa: ASYNC110  # nobody says when the first one is deleted
+            await asyncio.sleep(0)
+        assert (await second.log.take_over(*moved, epoch=3, writer="second")).last_number == 40
+        assert await first.log.append([LogAppend(*other, 1, 1, [b"1"])], writer="first") == []
+        with contextlib.suppress(SnapshotConflict):
+            assert (await taking).last_number == 40, f"seed {seed}"
+        for number in (1, 41):
+            late = LogAppend(*moved, 2, number, [b"late"])
+            assert await first.log.append([late], writer="first") == [moved], f"seed {seed}"
+        for instance in (first, second):
+            await instance.log.close()

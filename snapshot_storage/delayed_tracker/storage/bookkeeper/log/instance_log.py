@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from typing import Final
 
 from delayed_tracker.storage.add_log import LogAppend, LogExtent, LoggedRecord, LogPage, require_no_gap
 from delayed_tracker.storage.bookkeeper.log.content import LogContent, TrackerContent, TrackerName
@@ -14,6 +15,9 @@ from delayed_tracker.storage.bookkeeper.log.records import cut_items, read_recor
 from delayed_tracker.storage.bookkeeper.log.sources import Sources
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
 from delayed_tracker.storage.protocol import require_epoch
+
+ATTEMPTS_MAX: Final = 2
+"""Times that a call becomes the owner of a tracker that another instance takes meanwhile."""
 
 
 class InstanceLog:
@@ -44,22 +48,41 @@ class InstanceLog:
 
     async def take_over(self, name: TrackerName, epoch: int, writer: str) -> LogExtent:
         """Become the owner of a tracker, with its records in this log. Raises SnapshotConflict."""
-        owner = await self._moves.own(name, epoch, writer)
-        async with self.own.turn:
-            await self.own.settle()
-            tracker = self.own.content.trackers.setdefault(name, TrackerContent())
-            return LogExtent(*name, owner.epoch, tracker.last_number, tracker.record_bytes)
+        for _ in range(ATTEMPTS_MAX):
+            owner = await self._moves.own(name, epoch, writer)
+            async with self.own.turn:
+                await self.own.settle()
+                if name in self.own.owned:  # nobody has taken it over meanwhile
+                    tracker = self.own.content.trackers.setdefault(name, TrackerContent())
+                    return LogExtent(*name, owner.epoch, tracker.last_number, tracker.record_bytes)
+        raise StorageUnavailable(f"other processes took {name[0]!r}, {name[1]!r} over again and again; retry")
 
     async def append(self, parts: Sequence[LogAppend], writer: str) -> list[TrackerName]:
         """Append the parts whose trackers are not fenced in one commit, and return the others. Raises InvalidInput."""
         self._require_no_gaps(parts, writer)
-        refused = await self._moves.own_all(parts, writer)
-        accepted = {(part.topic, part.cursor): part for part in parts if (part.topic, part.cursor) not in refused}
+        refused: set[TrackerName] = set()
+        waiting = {(part.topic, part.cursor): part for part in parts}
+        for _ in range(ATTEMPTS_MAX):
+            refused |= await self._moves.own_all(list(waiting.values()), writer)
+            lost = await self._append_owned([waiting[name] for name in waiting if name not in refused], writer)
+            # What was lost has a newer owner, or came to another instance under the same one, while this one looked dead.
+            waiting = {name: waiting[name] for name in lost}
+            if not waiting:
+                break
+        refused |= set(waiting)
+        return [name for part in parts if (name := (part.topic, part.cursor)) in refused]
+
+    async def _append_owned(self, parts: Sequence[LogAppend], writer: str) -> list[TrackerName]:
+        """Append the parts whose trackers are this instance's in one commit, and return the others."""
         async with self.own.turn:
+            # While another tracker of this call was moved, or the turn came, one may have got a newer owner.
+            accepted = {(part.topic, part.cursor): part for part in parts if self._is_owned(part, writer)}
+            if not accepted:
+                return [(part.topic, part.cursor) for part in parts]
             trackers = self.own.content.trackers
             self._require_no_gaps(list(accepted.values()), writer)
             for name, part in accepted.items():
-                if name not in trackers and name in self.own.owned:
+                if name not in trackers:
                     trackers[name] = TrackerContent(part.first_number - 1, part.first_number - 1)
 
             def compose(ledger_id: int) -> list[Item]:
@@ -68,17 +91,24 @@ class InstanceLog:
 
             await self.own.write(compose)
             names = ((part.topic, part.cursor) for part in parts)
-            return [name for name in names if name not in self.own.owned or name in refused]
+            return [name for name in names if name not in accepted or name not in self.own.owned]
+
+    def _is_owned(self, part: LogAppend, writer: str) -> bool:
+        """Return True if a writer may append a part to this log now."""
+        owner = self.own.owned.get((part.topic, part.cursor))
+        if owner is None:
+            return False
+        try:
+            require_epoch("", owner.epoch, owner.writer, part.epoch, writer)
+        except SnapshotConflict:
+            return False
+        return True
 
     def _require_no_gaps(self, parts: Sequence[LogAppend], writer: str) -> None:
         """Raise InvalidInput if a part that will be accepted begins above the next number of a tracker in this log."""
         for part in parts:
             tracker = self.own.content.trackers.get((part.topic, part.cursor))
-            owner = self.own.owned.get((part.topic, part.cursor))
-            if tracker is None or owner is None:
-                continue
-            with contextlib.suppress(SnapshotConflict):
-                require_epoch("", owner.epoch, owner.writer, part.epoch, writer)
+            if tracker is not None and self._is_owned(part, writer):
                 require_no_gap(part, tracker.last_number)
 
     async def read(self, name: TrackerName, after: int, bytes_max: int) -> LogPage:
@@ -141,14 +171,20 @@ class InstanceLog:
             for name, tracker in self.own.content.trackers.items()
             if tracker.record_bytes and name in self.own.owned
         }
+        unneeded: dict[str, LogContent] = {}
         for instance in await self.owners.instances():
             if instance == self.owners.instance or await self.owners.is_alive(instance):
                 continue
             if await self.sources.sweep(instance):
                 continue
             content = await self.sources.fenced(instance)
+            is_needed = False
             for name, tracker in content.trackers.items():
                 owner = await self.owners.owner_of(name) if tracker.record_bytes and name not in found else None
                 if owner is not None and owner.instance == instance:
                     found[name] = LogExtent(*name, owner.epoch, tracker.last_number, tracker.record_bytes)
+                    is_needed = True
+            if not is_needed:
+                unneeded[instance] = content
+        await self._moves.empty(unneeded)
         return [found[name] for name in sorted(found)]

@@ -108,10 +108,8 @@ class LogLedgers:
     async def delete(self, ledger_id: int, node: str) -> None:
         """Delete a ledger and its node, if they exist."""
         self._readers.drop(ledger_id)
-        try:
-            await self._client.delete(ledger_id, require=self._custom, also=[Delete(node)])
-        except (LedgerNotFound, NodeMissing):
-            with contextlib.suppress(NodeMissing):
+        with contextlib.suppress(NodeMissing):
+            if not await self._client.delete(ledger_id, require=self._custom, also=[Delete(node)]):
                 await self._client.zookeeper.delete(node)
 
 

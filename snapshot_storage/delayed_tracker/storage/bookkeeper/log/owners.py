@@ -37,7 +37,7 @@ from delayed_tracker.bookkeeper.metadata.zookeeper import (
 )
 from delayed_tracker.storage.bookkeeper.log.content import TrackerName
 from delayed_tracker.storage.errors import SnapshotCorrupt
-from delayed_tracker.storage.shared.names import tracker_path
+from delayed_tracker.storage.shared.names import tracker_named, tracker_path
 
 LEDGERS, TRACKERS, LEAVING = "l", "t", "r"
 
@@ -249,6 +249,11 @@ class Owners:
     def listed_name(name: TrackerName) -> str:
         """Return the name of a tracker's node below an instance."""
         return tracker_path(*name).rpartition("/")[2]
+
+    @staticmethod
+    def name_of(listed: str) -> TrackerName | None:
+        """Return the tracker of a node below an instance; None if its name ends in a hash."""
+        return tracker_named(listed)
 
     def _tracker_node(self, name: TrackerName) -> str:
         return f"{self._root}/t/{tracker_path(*name)}"
