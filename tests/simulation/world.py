@@ -122,6 +122,7 @@ class World(Dispatcher):
             except StorageError:
                 self.calm_down()
         self.host, self.epoch = self.registry.host(KEY), opened.epoch
+        assert given is None or opened.mark_delete >= given, f"{given} was given, and {opened.mark_delete} is in force"
         self.note("opened", opened.epoch, opened.recovered_count, opened.offered_through)
         self.check_untracked()
         self.leases.clear()
