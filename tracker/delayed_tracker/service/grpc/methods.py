@@ -14,7 +14,6 @@ from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 import grpc
-import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
@@ -57,8 +56,6 @@ _COLUMNED: Final[dict[str, MessageDecoder[object]]] = {
     "ContainsMessages": CONTAINS_COLUMNS,
 }
 """Parsers of the requests that carry columns, by method."""
-
-_log = structlog.stdlib.get_logger("delayed_tracker.service")
 
 Context = grpc.aio.ServicerContext
 Behaviour = Callable[[Any, "Context[Any, Any]"], Any]
@@ -241,7 +238,7 @@ def _answering(
             code = code_of(error)
             access.refused(error, context)
             if code is grpc.StatusCode.INTERNAL:
-                _log.error("call failed", method=f"/{service}/{name}", exc_info=error)
+                calls.failures.failed(f"/{service}/{name}", error)
             status = rpc_status.to_status(status_of(error, identity.request_id))
         else:
             return answered
