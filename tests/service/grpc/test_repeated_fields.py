@@ -13,10 +13,10 @@ from delayed_tracker.wire.column_fields import varint
 from tests.service.harness.rpc import REF, opened, poll, refused
 from tests.service.harness.shell import running_service
 
-COUNT = 500_000
+COUNT = 100_000
 POLL_MAX = ServiceLimits().poll_messages_max
-PEAK_BYTES_MAX = 12 * 2**20
-"""Python's memory for one request of at most 1 MB and all its copies. As Python objects, the values take more."""
+PEAK_BYTES_MAX = 4 * 2**20
+"""Python's memory for one request of at most 200 KB and all its copies. As Python objects, the values take more."""
 
 
 @pytest.fixture
@@ -74,3 +74,21 @@ async def test_too_many_values_are_refused_before_they_are_converted(service, me
     assert str(COUNT) in error.details()
     assert f"give {limit}" in error.details()
     assert peak_bytes < PEAK_BYTES_MAX
+
+
+async def test_a_request_that_is_too_large_for_its_rows_is_not_parsed(service):
+    """Bytes that are no message show that only their number was looked at."""
+    encoded = b"\xff" * (2**18 + 1)
+    async with grpc.aio.insecure_channel(service.address) as channel:
+        call = channel.unary_unary("/delayed_tracker.v1.DelayedDeliveryTrackerService/FilterEntries")
+        error, info, _ = await refused(call(encoded))
+    assert info.reason == "INVALID_INPUT"
+    assert error.details() == "request: '262145 bytes' is not valid; send at most 262144 bytes"
+
+
+async def test_the_largest_legal_request_for_ranges_is_answered(service):
+    """The numbers are as long as they may be."""
+    await opened(service)
+    widest = pb.EntryRange(ledger_id=2**63 - 1, first_entry_id=2**32 - 1, last_entry_id=2**32 - 1)
+    answer = await service.stub.FilterEntries(pb.FilterEntriesRequest(tracker=REF, ranges=[widest] * RANGES_MAX))
+    assert len(answer.ranges) == RANGES_MAX
