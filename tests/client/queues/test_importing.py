@@ -12,9 +12,10 @@ from delayed_tracker.client import (
     Unavailable,
 )
 from delayed_tracker.client.queues.importing import PORTION_BYTES, import_header, import_requests
+from delayed_tracker.storage.errors import SnapshotTooLarge
 from tests.client.conftest import TOPIC
 from tests.service.harness.imports import snapshot
-from tests.service.harness.shell import running_service, until
+from tests.service.harness.shell import failing, running_service, until
 
 FAR_MS = 4_000_000_000_000
 
@@ -88,6 +89,11 @@ async def test_refusals_have_kinds_of_their_own(real, client):
     with pytest.raises(ImportRefused) as raised:
         await client.import_snapshots(TOPIC, "billing", buckets(3), bucket_count=1)
     assert raised.value.reason == "IMPORT_UNDER_WAY"
+    del real.registry.imports[TOPIC, "billing"]
+    real.storage.before["create_bucket_snapshot"] = failing(SnapshotTooLarge("an entry has 6 MiB"))
+    with pytest.raises(ImportRefused, match="6 MiB") as raised:
+        await client.import_snapshots(TOPIC, "billing", buckets(3), bucket_count=1)
+    assert raised.value.reason == "SNAPSHOT_TOO_LARGE"
     for wrong in ({"owner": "\ud800"}, {"expected_epoch": -1}, {"mark_delete": Position(-2, 0)}):
         with pytest.raises(InvalidInput):
             await client.import_snapshots(TOPIC, "billing", [], bucket_count=0, **wrong)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.wire import message_columns as wire_columns
+from delayed_tracker.wire.calls import ACKS_MAX
 from delayed_tracker.wire.column_fields import Columned, ColumnFields, varint
 from delayed_tracker.wire.message_columns import (
     ACK_COLUMNS,
@@ -189,6 +190,56 @@ def test_what_everybody_sends_is_not_parsed_value_by_value(count, monkeypatch):
     assert ADD_COLUMNS.FromString(encoded) == expected
     monkeypatch.setattr(wire_columns.pb, "AddMessagesStreamRequest", None)
     assert StreamedAdds.FromString(streamed_add(encoded)) == expected
+
+
+def test_an_ack_of_as_many_leases_as_a_call_may_have_is_not_parsed_value_by_value(monkeypatch):
+    """The leases may be in front of the columns, as our client sends them, or behind, as protobuf does."""
+    monkeypatch.setattr(ColumnFields, "_parsed", None)
+    head = pb.AckMessagesRequest(tracker=TRACKER, epoch=3)
+    for number in range(ACKS_MAX):
+        head.leases.add(lease_id=2**63 + number, position_count=2)
+    column = random.Random(1).randbytes(8 * 2 * ACKS_MAX)  # fixed seed
+    encoded = ACK_COLUMNS.encoded(head, (column, column))
+    for given_bytes in (encoded, pb.AckMessagesRequest.FromString(encoded).SerializeToString()):
+        assert ACK_COLUMNS.FromString(given_bytes) == Columned(head, (column, column))
+
+
+class Counted(bytes):
+    """Bytes that count how many of them Python code reads or copies."""
+
+    read_count = 0
+
+    def __getitem__(self, at):
+        found = super().__getitem__(at)
+        self.read_count += 1 if isinstance(at, int) else len(found)
+        return found
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        b"\x22\x00\x78\x00",  # an empty column in front of an unknown field
+        b"\x22\x00",  # an empty column
+        b"\x22\x08" + VALUE,  # a column in pieces
+        b"\x32\x00",  # an empty lease of an ack
+        b"\x78\x00",  # an unknown field
+        b"\x7d\1\2\3\4\x79" + VALUE,  # unknown fields of fixed length
+        b"\x80",  # a number without end
+    ],
+)
+def test_many_small_fields_are_not_walked_over_in_python(repeated):
+    """A request of 64 KiB takes some thousand steps at most, and copies nothing again for each field."""
+    encoded = (b"\x10" if repeated == b"\x80" else b"") + repeated * (2**16 // len(repeated))
+    counted = Counted(encoded)
+    assert ACK_COLUMNS._cut(counted) is None
+    assert counted.read_count < 10_000
+    try:
+        expected = as_protobuf(pb.AckMessagesRequest, encoded)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            ACK_COLUMNS.FromString(encoded)
+    else:
+        assert ACK_COLUMNS.FromString(encoded) == expected
 
 
 def test_a_streams_request_is_read_as_protobuf_reads_it():

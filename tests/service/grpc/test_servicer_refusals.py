@@ -1,5 +1,7 @@
 """Refusals of invalid requests, over a real gRPC server on a loopback port."""
 
+import base64
+
 import grpc
 import pytest
 from structlog.testing import capture_logs
@@ -34,6 +36,10 @@ def _reschedule(epoch, *rows):
     return pb.RescheduleMessagesRequest(
         tracker=REF, epoch=epoch, deliver_at_ms=deadlines, ledger_ids=ledgers, entry_ids=entries
     )
+
+
+def _token(decoded):
+    return base64.urlsafe_b64encode(decoded).decode()
 
 
 def _filter(*ranges):
@@ -169,6 +175,12 @@ _BAD = [
     ("ListTrackers", lambda e: pb.ListTrackersRequest(page_size=10_001), "page_size"),
     ("ListTrackers", lambda e: pb.ListTrackersRequest(page_token="what"), "page_token"),
     ("ListTrackers", lambda e: pb.ListTrackersRequest(page_token="e30="), "page_token"),
+    ("ListTrackers", lambda e: pb.ListTrackersRequest(page_token=_token(b"[" * 6_000)), "page_token"),
+    (
+        "ListTrackers",
+        lambda e: pb.ListTrackersRequest(page_token=_token(b'["' + b"a" * 100_000 + b'", ""]')),
+        "page_token",
+    ),
     ("SealBucket", lambda e: pb.SealBucketRequest(tracker=REF), "epoch"),
     ("PeekMessages", lambda e: _peek(from_ms=-1), "from_ms"),
     ("PeekMessages", lambda e: _peek(from_ms=5, until_ms=5), "until_ms"),

@@ -17,8 +17,17 @@ from delayed_tracker.ledger.errors import (
     TopicNotFound,
 )
 from delayed_tracker.service import errors
-from delayed_tracker.service.grpc.status import as_ranges, code_of, status_of
-from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from delayed_tracker.service.grpc.status import as_ranges, code_of, code_of_kind, status_of
+from delayed_tracker.storage import errors as storage_errors
+from delayed_tracker.storage.errors import (
+    LogBroken,
+    SnapshotConflict,
+    SnapshotCorrupt,
+    SnapshotNotFound,
+    SnapshotTooLarge,
+    StorageFormatUnsupported,
+    StorageUnavailable,
+)
 from tests.service.harness.shell import KEY
 
 _CASES = [
@@ -53,6 +62,9 @@ _CASES = [
     (SnapshotConflict("newer"), "ABORTED"),
     (SnapshotNotFound("gone"), "DATA_LOSS"),
     (SnapshotCorrupt("bad"), "DATA_LOSS"),
+    (SnapshotTooLarge("an entry"), "RESOURCE_EXHAUSTED"),
+    (StorageFormatUnsupported("newer"), "FAILED_PRECONDITION"),
+    (LogBroken("a failed fsync"), "UNAVAILABLE"),
     (InvariantViolation("ours"), "INTERNAL"),
     (ZeroDivisionError("ours"), "INTERNAL"),
 ]
@@ -81,6 +93,24 @@ def test_every_error_of_the_service_is_mapped():
         if isinstance(kind, type) and issubclass(kind, DelayedTrackerError) and kind is not DelayedTrackerError
     }
     assert ours - bases <= kinds
+
+
+def test_every_error_of_the_storage_is_mapped_or_refuses_the_start():
+    """An error that a call can end with has a status code other than INTERNAL, with a reason and a remedy."""
+    at_start = {
+        storage_errors.StorageInUse,
+        storage_errors.UnknownStorageScheme,
+        storage_errors.StorageBackendMissing,
+        storage_errors.AddLogMissing,
+    }
+    ours = {
+        kind
+        for kind in vars(storage_errors).values()
+        if isinstance(kind, type) and issubclass(kind, storage_errors.StorageError)
+    }
+    assert ours - {storage_errors.StorageError} - at_start == {
+        kind for kind in ours if code_of_kind(kind) is not grpc.StatusCode.INTERNAL
+    }
 
 
 @pytest.mark.parametrize(

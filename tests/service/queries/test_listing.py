@@ -55,6 +55,14 @@ async def test_pages_cover_everything_once(service):
         assert all(len(page) == size for page in found[:-1])
 
 
+async def test_the_longest_names_fit_into_a_token(service):
+    """Control characters are the longest in a token."""
+    names = ["\1" * 4_096, "\2" * 4_096]
+    for name in names:
+        await opened(service, ref(name, name))
+    assert await pages(service, page_size=1) == [[(name, name)] for name in names]
+
+
 async def test_a_prefix_selects_topics(service):
     """A prefix matches only the beginning of a topic's name."""
     for topic in ("persistent://a/n/t", "persistent://b/n/t", "x-persistent://a/n/t"):

@@ -148,7 +148,9 @@ class QueryNotSupported(TrackerCallError):
 
 
 class ImportRefused(TrackerCallError):
-    """The tracker takes no snapshots now (``IMPORT_UNDER_WAY``) or never (``TRACKER_IN_MEMORY``)."""
+    """The tracker takes no snapshots now (``IMPORT_UNDER_WAY``), never (``TRACKER_IN_MEMORY``), or none with entries as
+    large as these (``SNAPSHOT_TOO_LARGE``).
+    """
 
     reason = "IMPORT_REFUSED"
 
@@ -231,6 +233,7 @@ _BY_REASON: Mapping[str, type[TrackerCallError]] = {
     "TRACKER_NOT_OPEN": TrackerNotOpen,
     "IMPORT_UNDER_WAY": ImportRefused,
     "TRACKER_IN_MEMORY": ImportRefused,
+    "SNAPSHOT_TOO_LARGE": ImportRefused,
     "CLEARED": Cleared,
     "CLOSED": Cleared,
     "BATCH_TOO_LARGE": BatchTooLarge,

@@ -2,8 +2,8 @@
 
 A packed ``repeated sfixed64`` field has the wire form of a ``bytes`` field. The service and the client therefore cut
 columns out of an encoded message, or append them to one, without decoding their values. Protobuf parses only the few
-bytes around them. Other legal encodings (unpacked values, a column in several pieces) are parsed by protobuf: the
-result is the same, only slower.
+bytes around them. Other legal encodings (unpacked values, a column in several pieces, thousands of fields) are parsed by
+protobuf: the result is the same, only slower.
 """
 
 import sys
@@ -14,6 +14,8 @@ from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import Message
 
+from delayed_tracker.wire.calls import ACKS_MAX
+
 HeadT = TypeVar("HeadT", bound=Message)
 
 _VALUE_BYTES: Final = 8
@@ -21,6 +23,10 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _LONG_VARINT: Final = 0x80
 _LENGTH_BITS_MAX: Final = 28
 """Most bits of a length that is read here; protobuf reads longer ones (more than four bytes)."""
+_VARINT_BYTES_MAX: Final = 10
+_FIELDS_MAX: Final = ACKS_MAX + 24
+"""Most top-level fields of a message that is cut here. An ack of that many leases has a field for each of them; beyond
+that protobuf is faster, whose walk over the fields does not run in Python."""
 
 
 @dataclass(slots=True)
@@ -72,13 +78,19 @@ class ColumnFields(Generic[HeadT]):
         return b"".join(parts)
 
     def _cut(self, encoded: bytes) -> Columned[HeadT] | None:
-        """Cut the columns out of the top-level fields; return None if protobuf has to parse the message."""
+        """Cut the columns out of the top-level fields; return None if protobuf has to parse the message.
+
+        Cost: bounded by the number of fields, and by one copy of the message.
+        """
         columns = [b""] * len(self._fields)
         head = b""
+        seen: set[int] = set()
         kept_from = at = 0
         end = len(encoded)
         try:
-            while at < end:
+            for _ in range(_FIELDS_MAX):
+                if at >= end:
+                    break
                 start = at
                 tag = encoded[at]
                 at += 1
@@ -101,15 +113,20 @@ class ColumnFields(Generic[HeadT]):
                         at += 1
                     place = self._places.get(tag)
                     if place is not None:
-                        if columns[place] or size % _VALUE_BYTES:
+                        # Each column once, even an empty one: each place where one is cut out copies the head.
+                        if place in seen or size % _VALUE_BYTES:
                             return None
+                        seen.add(place)
                         columns[place] = encoded[at : at + size]
                         head += encoded[kept_from:start]
                         kept_from = at + size
                     at += size
                 elif kind == _VARINT:
+                    last = at + _VARINT_BYTES_MAX
                     while encoded[at] >= _LONG_VARINT:
                         at += 1
+                        if at == last:
+                            return None
                     at += 1
                 elif kind == _FIXED64 and tag not in self._unpacked:
                     at += _VALUE_BYTES

@@ -11,6 +11,7 @@ from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.errors import Overloaded, ShuttingDown
 from delayed_tracker.service.instruments.call_counts import CallCounts
 from delayed_tracker.service.limits import ServiceLimits
+from delayed_tracker.service.telemetry.failed_calls import FailedCalls
 from delayed_tracker.service.telemetry.spans import Spans
 
 POSITIONS_MAX: Final = 20_000
@@ -64,7 +65,9 @@ class CallAdmission:
         self.open_count = 0
         self.spans: Spans | None = None
         """Receiver of the traces of calls; must be set before calls are served."""
-        self.counts = CallCounts(clock or SystemClock())
+        clock = clock or SystemClock()
+        self.counts = CallCounts(clock)
+        self.failures = FailedCalls(clock)
         self.iteration_budget = IterationBudget()
         self.requests = RequestAdmission(limits)
         self.answers = AnswerAdmission(limits)

@@ -14,7 +14,6 @@ from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 import grpc
-import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
@@ -57,8 +56,9 @@ _COLUMNED: Final[dict[str, MessageDecoder[object]]] = {
     "ContainsMessages": CONTAINS_COLUMNS,
 }
 """Parsers of the requests that carry columns, by method."""
-
-_log = structlog.stdlib.get_logger("delayed_tracker.service")
+_REQUEST_BYTES_MAX: Final = {"FilterEntries": 256 * 2**10}
+"""Largest requests of methods that take fewer rows than a message holds. Protobuf makes 25 bytes of each byte of empty
+rows, before anybody can count them. A thousand ranges, and the names, have less than a quarter of this."""
 
 Context = grpc.aio.ServicerContext
 Behaviour = Callable[[Any, "Context[Any, Any]"], Any]
@@ -105,7 +105,8 @@ def _handler(
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     name = method.name
     admission, answers = calls.requests, calls.answers
-    parsed = parser_of(name, _COLUMNED.get(name) or GetMessageClass(method.input_type))
+    request_type = _COLUMNED.get(name) or GetMessageClass(method.input_type)
+    parsed = parser_of(name, request_type, bytes_max=_REQUEST_BYTES_MAX.get(name))
 
     async def answer_request(context: "Context[Any, Any]", check: CallCheck) -> bytes:
         with await admission.budget.seat(name) as hold:
@@ -180,13 +181,22 @@ def _handler(
     return grpc.stream_unary_rpc_method_handler(_answering(method, answer, calls, access))
 
 
-def parser_of(method: str, request: MessageDecoder[RequestT]) -> Callable[[bytes], RequestT]:
+def parser_of(
+    method: str, request: MessageDecoder[RequestT], *, bytes_max: int | None = None
+) -> Callable[[bytes], RequestT]:
     """Return a parser of a method's requests.
 
     Without it, gRPC would answer UNKNOWN to bytes that are no message, and log a traceback.
+
+    Args:
+        method: its name, for errors.
+        request: the class of its requests, or what decodes them.
+        bytes_max: size of the largest one; None leaves that to gRPC.
     """
 
     def parsed(encoded: bytes) -> RequestT:
+        if bytes_max is not None and len(encoded) > bytes_max:
+            raise InvalidInput("request", f"{len(encoded)} bytes", f"send at most {bytes_max} bytes")
         try:
             return request.FromString(encoded)
         except DecodeError as error:
@@ -241,7 +251,7 @@ def _answering(
             code = code_of(error)
             access.refused(error, context)
             if code is grpc.StatusCode.INTERNAL:
-                _log.error("call failed", method=f"/{service}/{name}", exc_info=error)
+                calls.failures.failed(f"/{service}/{name}", error)
             status = rpc_status.to_status(status_of(error, identity.request_id))
         else:
             return answered

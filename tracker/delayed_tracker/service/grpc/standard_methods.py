@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_status import rpc_status
 
-from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.service.admission.request_admission import Context, RequestAdmission
 from delayed_tracker.service.errors import Unauthenticated
 from delayed_tracker.service.grpc.access import MethodAccess
@@ -107,14 +107,7 @@ def serve_reflection(
 
 
 def _parser_of(method: str, request: MessageDecoder[RequestT]) -> Callable[[bytes], RequestT]:
-    parsed = parser_of(method, request)
-
-    def small(encoded: bytes) -> RequestT:
-        if len(encoded) > _REQUEST_BYTES_MAX:
-            raise InvalidInput("request", f"{len(encoded)} bytes", f"send at most {_REQUEST_BYTES_MAX} bytes")
-        return parsed(encoded)
-
-    return small
+    return parser_of(method, request, bytes_max=_REQUEST_BYTES_MAX)
 
 
 def _encoded(answer: Any) -> bytes:

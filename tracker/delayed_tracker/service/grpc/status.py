@@ -52,6 +52,8 @@ from delayed_tracker.storage.errors import (
     SnapshotConflict,
     SnapshotCorrupt,
     SnapshotNotFound,
+    SnapshotTooLarge,
+    StorageFormatUnsupported,
     StorageUnavailable,
 )
 
@@ -96,6 +98,8 @@ CODES: Final[tuple[tuple[type[DelayedTrackerError], grpc.StatusCode], ...]] = (
     (SnapshotConflict, grpc.StatusCode.ABORTED),
     (SnapshotNotFound, grpc.StatusCode.DATA_LOSS),
     (SnapshotCorrupt, grpc.StatusCode.DATA_LOSS),
+    (SnapshotTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (StorageFormatUnsupported, grpc.StatusCode.FAILED_PRECONDITION),
 )
 
 

@@ -22,10 +22,14 @@ class EntryRange(NamedTuple):
     last: int
 
 
+def require_range_count(count: int) -> None:
+    """Raise InvalidInput unless there are 1 to ``RANGES_MAX`` ranges; before any of them is converted."""
+    if not 1 <= count <= RANGES_MAX:
+        raise InvalidInput("ranges", f"{count} ranges", f"give 1 to {RANGES_MAX}")
+
+
 def require_ranges(ranges: Sequence[EntryRange]) -> None:
-    """Raise InvalidInput unless there are 1 to ``RANGES_MAX`` ranges, of at most ``ENTRIES_MAX`` entries together."""
-    if not 1 <= len(ranges) <= RANGES_MAX:
-        raise InvalidInput("ranges", f"{len(ranges)} ranges", f"give 1 to {RANGES_MAX}")
+    """Raise InvalidInput unless the ranges are valid, and of at most ``ENTRIES_MAX`` entries together."""
     for offset, (ledger_id, first, last) in enumerate(ranges):
         field = f"ranges[{offset}]"
         if ledger_id < 0:

@@ -5,10 +5,12 @@ import binascii
 import heapq
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.limits import NAME_BYTES_MAX
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.errors import StorageUnavailable
@@ -16,6 +18,9 @@ from delayed_tracker.storage.errors import StorageUnavailable
 PAGE_SIZE_DEFAULT = 1_000
 PAGE_SIZE_MAX = 10_000
 _ROW_NUMBERS_BYTES = 100
+_NAMES_BYTES_MAX = 2 * NAME_BYTES_MAX * len("\\u0000") + len('["", ""]')
+"""Bytes of the longest token before its base64: both names may be characters that JSON writes in six bytes."""
+_TOKEN_BYTES_MAX = (_NAMES_BYTES_MAX + 2) // 3 * 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +107,11 @@ def _token(last: TrackerKey) -> str:
 
 
 def _read_token(token: str) -> TrackerKey:
-    try:
-        names = json.loads(base64.urlsafe_b64decode(token.encode()))
-    except (binascii.Error, ValueError):
-        names = None
+    names: object = None
+    if len(token) <= _TOKEN_BYTES_MAX:
+        # Lists inside each other end the parser with RecursionError.
+        with suppress(binascii.Error, ValueError, RecursionError):
+            names = json.loads(base64.urlsafe_b64decode(token.encode()))
     if not isinstance(names, list) or [type(name) for name in names] != [str, str]:
         raise InvalidInput("page_token", token[:64], "give the next_page_token of the answer before")
     return TrackerKey(*names)
