@@ -186,6 +186,16 @@ class Calls:
             raise WrongEventLoop
 
 
+def is_cancelled() -> bool:
+    """Return True if the current task is being cancelled, and not only the call for which it waits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _interrupted() -> SessionClosed:
+    return SessionClosed("the session ended while this call was in flight; it may have been applied")
+
+
 def stop_at_end(sender: "asyncio.Task[None]", call: "grpc.aio.RpcContext") -> None:
     """Cancel the task that writes a call's requests when the service ends the call.
 
@@ -203,6 +213,7 @@ async def upload(call: ImportCall, requests: Iterator[pb.ImportSnapshotsRequest]
 
     Raises:
         grpc.aio.AioRpcError: as the service ended the call.
+        SessionClosed: the program cancelled the task that writes.
     """
     sender = asyncio.create_task(_send(call, requests))
     stop_at_end(sender, call)
@@ -210,7 +221,14 @@ async def upload(call: ImportCall, requests: Iterator[pb.ImportSnapshotsRequest]
         await asyncio.wait({sender})
         if not sender.cancelled():
             sender.result()
+        elif not call.done():
+            # The program cancelled it, perhaps before its first step: the service would wait for the rest.
+            call.cancel()
         return await call
+    except asyncio.CancelledError:
+        if sender.cancelled() and not is_cancelled():
+            raise _interrupted() from None
+        raise
     finally:
         sender.cancel()
         call.cancel()
