@@ -71,6 +71,7 @@ class Adds:
         except grpc.aio.AioRpcError as error:
             raise self._calls.failure(error) from error
         except asyncio.CancelledError:
+            self._calls.require_cancelled()
             if sending.is_cut_off and not is_cancelled():
                 raise perhaps_sent() from None
             raise
