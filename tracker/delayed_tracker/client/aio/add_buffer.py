@@ -67,6 +67,7 @@ class AddBuffer:
                 self._enough.set()
             if self._sender is None or self._sender.done():
                 self._sender = asyncio.create_task(self._send_batches(), name="delayed-tracker add buffer")
+                self._sender.add_done_callback(self._ended)
             return await outcome
 
     async def close(self) -> None:
@@ -77,6 +78,11 @@ class AddBuffer:
             await asyncio.wait([self._sender])  # which goes on if this is cancelled
             if not self._sender.cancelled():
                 self._sender.result()
+
+    def _ended(self, sender: "asyncio.Task[None]") -> None:
+        # Adds are left only by a sender that was cancelled before its first step; its successor sends them.
+        if sender is self._sender:
+            fail(self._queue.take_all(), not_sent())
 
     async def _send_batches(self) -> None:
         try:

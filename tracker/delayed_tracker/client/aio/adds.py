@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterable
 import grpc
 
 from delayed_tracker.client.aio.add_buffer import AddBuffer
-from delayed_tracker.client.aio.calls import Calls, StreamCall, stop_at_end
+from delayed_tracker.client.aio.calls import Calls, StreamCall, is_cancelled, stop_at_end
 from delayed_tracker.client.aio.shared_adds import SharedAdds
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.model.bounds import require_type
 from delayed_tracker.client.model.settings import ClientSettings
+from delayed_tracker.client.queues.add_queue import perhaps_sent
 from delayed_tracker.client.queues.add_stream import AddStream, IndexBatch, StreamRoom
 from delayed_tracker.client.rules.session import Claim, SessionRules
 from delayed_tracker.wire.columns import pack_indexes
@@ -54,6 +55,7 @@ class Adds:
         call = self._calls.add_stream()
         sending = _Sending(call, stream, self._calls.settings)
         sender = asyncio.create_task(sending.send(batches))
+        sender.add_done_callback(sending.cut_off)
         stop_at_end(sender, call)
         try:
             async for response in call:
@@ -68,6 +70,11 @@ class Adds:
                 sender.result()
         except grpc.aio.AioRpcError as error:
             raise self._calls.failure(error) from error
+        except asyncio.CancelledError:
+            self._calls.require_cancelled()
+            if sending.is_cut_off and not is_cancelled():
+                raise perhaps_sent() from None
+            raise
         finally:
             sender.cancel()
             call.cancel()
@@ -87,6 +94,8 @@ class _Sending:
     def __init__(self, call: StreamCall, stream: AddStream, settings: ClientSettings) -> None:
         self.has_sent_all = False
         """True if nothing more is sent, also after an error of the batches."""
+        self.is_cut_off = False
+        """True if the program cancelled a task of the sender while the call was in flight."""
         self._call = call
         self._stream = stream
         self._has_news = asyncio.Event()
@@ -106,9 +115,17 @@ class _Sending:
         self._room.release()
         self._has_room.set()
 
+    def cut_off(self, task: "asyncio.Task[None]") -> None:
+        """End the call if one of the tasks was cancelled, perhaps before its first step: its reader would wait for ever."""
+        # A task that is cancelled while it writes has cancelled the call.
+        if task.cancelled() and (not self._call.done() or self._call.cancelled()):
+            self.is_cut_off = True
+            self._call.cancel()
+
     async def send(self, batches: AsyncIterable[IndexBatch]) -> None:
         """Send all batches, then raise the error that ended them, if there was one."""
         reading = asyncio.create_task(self._put_all(batches))
+        reading.add_done_callback(self.cut_off)
         try:
             await self._write_all()
             await reading

@@ -108,6 +108,9 @@ class Calls:
                 yield answer
         except grpc.aio.AioRpcError as error:
             raise self.failure(error) from error
+        except asyncio.CancelledError:
+            self.require_cancelled()
+            raise
         finally:
             stream.cancel()
 
@@ -126,6 +129,9 @@ class Calls:
             return await upload(call, requests)
         except grpc.aio.AioRpcError as error:
             raise self.failure(error) from error
+        except asyncio.CancelledError:
+            self.require_cancelled()
+            raise
 
     def failure(self, error: grpc.aio.AioRpcError) -> TrackerCallError:
         """Return the exception for a failed call, to be raised ``from error``."""
@@ -133,7 +139,7 @@ class Calls:
         return call_error(cast("FailedCall", error))
 
     async def close(self) -> None:
-        """Close the channel; calls in flight are cancelled."""
+        """Close the channel; calls in flight end with SessionClosed."""
         self._closed = True
         await self._channel.close(None)
 
@@ -165,6 +171,9 @@ class Calls:
                 pause_s = pause_before_retry_s(failure, left_s=ends_s - clock(), chance=chance)
                 if pause_s is None:
                     raise failure from error
+            except asyncio.CancelledError:
+                self.require_cancelled()
+                raise
             await asyncio.sleep(pause_s)
             self.require_open()
             left_s = ends_s - clock()
@@ -180,10 +189,27 @@ class Calls:
         if self._closed:
             raise SessionClosed("the client is closed; connect again")
 
+    def require_cancelled(self) -> None:
+        """Return if a CancelledError is the program's: closing the client cancels calls, and no task.
+
+        Raises:
+            SessionClosed: the client was closed, and the current task was not cancelled.
+        """
+        if self._closed and not is_cancelled():
+            raise SessionClosed(
+                "the client was closed while the call was under way; it may have been applied"
+            ) from None
+
     def require_loop(self) -> None:
         """Refuse a call from another event loop; raises WrongEventLoop."""
         if asyncio.get_running_loop() is not self._loop:
             raise WrongEventLoop
+
+
+def is_cancelled() -> bool:
+    """Return True if the current task is being cancelled, and not only the call for which it waits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def stop_at_end(sender: "asyncio.Task[None]", call: "grpc.aio.RpcContext") -> None:
@@ -203,6 +229,7 @@ async def upload(call: ImportCall, requests: Iterator[pb.ImportSnapshotsRequest]
 
     Raises:
         grpc.aio.AioRpcError: as the service ended the call.
+        SessionClosed: the program cancelled the task that writes.
     """
     sender = asyncio.create_task(_send(call, requests))
     stop_at_end(sender, call)
@@ -210,7 +237,14 @@ async def upload(call: ImportCall, requests: Iterator[pb.ImportSnapshotsRequest]
         await asyncio.wait({sender})
         if not sender.cancelled():
             sender.result()
+        elif not call.done():
+            # The program cancelled it, perhaps before its first step: the service would wait for the rest.
+            call.cancel()
         return await call
+    except asyncio.CancelledError:
+        if sender.cancelled() and not is_cancelled():
+            raise SessionClosed("the session ended while this import was sent; it may have been applied") from None
+        raise
     finally:
         sender.cancel()
         call.cancel()

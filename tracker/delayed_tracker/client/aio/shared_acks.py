@@ -33,7 +33,7 @@ class SharedAcks:
         self._send = send
         self._queue: AckQueue[asyncio.Future[AckAnswer]] = AckQueue(batch_max=batch_max)
         self._coalescer = CallCoalescer(
-            self._queue, self._call, calls_max=CALLS_MAX, name="delayed-tracker shared acks"
+            self._queue, self._call, interrupt=_interrupt, calls_max=CALLS_MAX, name="delayed-tracker shared acks"
         )
 
     async def ack(self, ack: LeaseAck) -> AckAnswer:
@@ -53,8 +53,9 @@ class SharedAcks:
             outcomes = await self._send([each.ack for each in acks])
         except DelayedTrackerError as error:
             settle(acks, [error] * len(acks))
-        except BaseException:
-            settle(broken := acks + self._queue.take_all(), [interrupted()] * len(broken))
-            raise
         else:
             settle(acks, outcomes)
+
+
+def _interrupt(acks: _Acks) -> None:
+    settle(acks, [interrupted()] * len(acks))

@@ -11,10 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 from delayed_tracker.client.model.answers import AddAnswer
-from delayed_tracker.client.queues.add_queue import perhaps_sent
+from delayed_tracker.client.queues.add_queue import not_sent, perhaps_sent
 from delayed_tracker.client.queues.batching import parts_of
 from delayed_tracker.client.rules.session import Claim
 from delayed_tracker.core.values.errors import DelayedTrackerError
@@ -38,6 +39,13 @@ class _Waiting:
     outcome: "asyncio.Future[AddAnswer]"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Flight:
+    """A call in flight."""
+
+    count: int
+
+
 class SharedAdds:
     """Batches of one session."""
 
@@ -54,7 +62,7 @@ class SharedAdds:
         self._second_call_min = second_call_min
         self._waiting: deque[_Waiting] = deque()
         self._waiting_count = 0
-        self._in_flight_counts: list[int] = []
+        self._in_flight: set[_Flight] = set()
         self._is_gathering = False
         self._senders: set[asyncio.Task[None]] = set()
 
@@ -65,12 +73,13 @@ class SharedAdds:
             TrackerCallError: the call that carried it failed.
             SessionClosed: the client was closed, or the program's event loop ended, before the answer arrived.
         """
-        if not self._in_flight_counts and not self._is_gathering:
-            self._in_flight_counts.append(count)
+        if not self._in_flight and not self._is_gathering:
+            flight = _Flight(count)
+            self._in_flight.add(flight)
             try:
                 return await self._send(columns, count, claim)
             finally:
-                self._ended(count)
+                self._ended(flight)
         outcome: asyncio.Future[AddAnswer] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(columns, count, claim, outcome))
         self._waiting_count += count
@@ -78,9 +87,9 @@ class SharedAdds:
             self._begin()
         return await outcome
 
-    def _ended(self, count: int) -> None:
-        """Make room after a call of so many positions."""
-        self._in_flight_counts.remove(count)
+    def _ended(self, flight: _Flight) -> None:
+        """Make room after a call."""
+        self._in_flight.remove(flight)
         if self._waiting:
             self._gather()
 
@@ -96,15 +105,23 @@ class SharedAdds:
 
     def _begin(self) -> None:
         """Send what waits, if there is room for a call and it is worth one."""
-        in_flight = self._in_flight_counts
+        in_flight = self._in_flight
         while self._waiting and len(in_flight) < CALLS_MAX:
             if in_flight and self._waiting_count < self._second_call_min:
                 return
             if batches := self._take():
-                in_flight.append(sum(each.count for each in batches))
-                sender = asyncio.get_running_loop().create_task(self._send_together(batches))
+                flight = _Flight(sum(each.count for each in batches))
+                in_flight.add(flight)
+                sender = asyncio.get_running_loop().create_task(self._send_together(batches, flight))
                 self._senders.add(sender)
-                sender.add_done_callback(self._senders.discard)
+                sender.add_done_callback(partial(self._sent, batches, flight))
+
+    def _sent(self, batches: list[_Waiting], flight: _Flight, sender: "asyncio.Task[None]") -> None:
+        self._senders.discard(sender)
+        if flight in self._in_flight:
+            # Cancelled before its first step: nothing in `_send_together` has run.
+            _fail(batches, not_sent())
+            self._ended(flight)
 
     def _take(self) -> list[_Waiting]:
         """Remove and return the batches of the next call: at least one if any caller waits, and no more than fit.
@@ -112,7 +129,7 @@ class SharedAdds:
         Of many positions half wait for the second call, so that the calls are about equal.
         """
         batches: list[_Waiting] = []
-        half = (self._waiting_count + sum(self._in_flight_counts) + 1) // 2
+        half = (self._waiting_count + sum(flight.count for flight in self._in_flight) + 1) // 2
         room = min(self._batch_max(), max(half, self._second_call_min))
         while self._waiting and (not batches or self._waiting[0].count <= room):
             waiting = self._waiting.popleft()
@@ -123,7 +140,7 @@ class SharedAdds:
                 room -= waiting.count
         return batches
 
-    async def _send_together(self, batches: list[_Waiting]) -> None:
+    async def _send_together(self, batches: list[_Waiting], flight: _Flight) -> None:
         deadlines, ledgers, entries = (
             b"".join(column) for column in zip(*(each.columns for each in batches), strict=True)
         )
@@ -132,7 +149,7 @@ class SharedAdds:
         claims = [each.claim for each in batches if each.claim is not None]
         claim = max(claims, key=lambda each: (each.epoch, each.position), default=None)
         try:
-            answer = await self._send((deadlines, ledgers, entries), sum(counts), claim)
+            answer = await self._send((deadlines, ledgers, entries), flight.count, claim)
         except DelayedTrackerError as error:
             _fail(batches, error)
         except BaseException:
@@ -144,7 +161,7 @@ class SharedAdds:
                     each.outcome.set_result(own)
             self._gather()
         finally:
-            self._ended(sum(counts))
+            self._ended(flight)
 
 
 def _fail(batches: list[_Waiting], error: DelayedTrackerError) -> None:

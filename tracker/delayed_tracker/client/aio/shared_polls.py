@@ -41,7 +41,7 @@ class SharedPolls:
         self._epoch = epoch
         self._queue: PollQueue[asyncio.Future[PollResult | None]] = PollQueue(share_max=share_max)
         self._coalescer = CallCoalescer(
-            self._queue, self._call, calls_max=CALLS_MAX, name="delayed-tracker shared polls"
+            self._queue, self._call, interrupt=_interrupt, calls_max=CALLS_MAX, name="delayed-tracker shared polls"
         )
         self._returning: set[asyncio.Task[None]] = set()
 
@@ -84,9 +84,6 @@ class SharedPolls:
                 _fail(polls, error)
         except DelayedTrackerError as error:
             _fail(polls, error)
-        except BaseException:
-            _fail(polls + self._queue.take_all(), _interrupted())
-            raise
         else:
             for part in self._queue.distribute(polls, parts):
                 self._put_back(part, polls[0].terms)
@@ -114,5 +111,6 @@ def _fail(polls: _Polls, error: DelayedTrackerError) -> None:
             poll.outcome.set_exception(error)
 
 
-def _interrupted() -> SessionClosed:
-    return SessionClosed("the session ended while this poll was in flight; its positions return when the lease expires")
+def _interrupt(polls: _Polls) -> None:
+    told = "the session ended while this poll was in flight; its positions return when the lease expires"
+    _fail(polls, SessionClosed(told))
