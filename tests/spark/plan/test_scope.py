@@ -8,7 +8,15 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
 from delayed_tracker.spark.plan.scope import read_scope
 from delayed_tracker.spark.settings import RebuildSettings
-from tests.ledger.harness.log_files import entry_log, write_dump
+from tests.ledger.harness.log_files import (
+    cursor_path,
+    entry_log,
+    ledger_path,
+    ledger_value,
+    topic_path,
+    topic_value,
+    write_dump,
+)
 from tests.spark.harness.clusters import NOW_MS, Cursor, Entry, Topic, write_cluster
 
 ORDERS, EVENTS = "persistent://lab/main/orders", "persistent://lab/main/events"
@@ -63,3 +71,17 @@ def test_a_source_without_topics_is_named(tmp_path, source):
         with pytest.raises(TopicNotFound) as raised:
             subscribers(empty, **options)
         assert raised.value.message.startswith(f"--source: {empty!r} has no topics; give ")
+
+
+def test_the_end_that_a_topic_recorded_needs_no_log(tmp_path):
+    """No log is opened for a ledger whose end the topic recorded, even if the ledger's own metadata are from before it."""
+    metadata = {
+        topic_path(ORDERS): topic_value({1: 10}),
+        ledger_path(1): ledger_value(last_entry_id=None),
+        cursor_path("billing", ORDERS): Cursor((1, -1)).stored(),
+    }
+    (tmp_path / "bookie").mkdir()
+    (tmp_path / "bookie" / "0.log").write_bytes(b"not an entry log")
+    url = f"bookkeeper+file:{tmp_path / 'bookie'}?metadata={write_dump(tmp_path / 'dump.jsonl', metadata)}"
+
+    assert read_scope(RebuildSettings({"url": url}, now_ms=NOW_MS)).entry_counts == {1: 10}

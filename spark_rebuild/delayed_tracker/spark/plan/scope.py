@@ -81,7 +81,7 @@ def _ledgers_without_end(catalogue: TopicCatalogue, topic: TopicName) -> Iterato
     """Yield the ledgers of a topic whose end the metadata does not contain, and the ledgers of its cursors."""
     for ledger in catalogue.managed_ledger(topic).ledgers:
         metadata = catalogue.ledger(ledger.ledger_id)
-        if not metadata.closed if metadata is not None else ledger.entry_count is None:
+        if ledger.entry_count is None and (metadata is None or not metadata.closed):
             yield ledger.ledger_id
     for subscription in catalogue.subscriptions(topic):
         cursor = catalogue.cursor(topic, subscription)

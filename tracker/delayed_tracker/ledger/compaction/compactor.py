@@ -8,6 +8,7 @@ Source: AbstractTwoPhaseCompactor.java, PublishingOrderCompactor.java.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -30,9 +31,14 @@ from delayed_tracker.ledger.errors import (
 )
 from delayed_tracker.ledger.messages.batch import Slot
 from delayed_tracker.ledger.messages.build import signed
-from delayed_tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
+from delayed_tracker.ledger.messages.visibility import (
+    OpenTransactions,
+    TransactionView,
+    bad_entries_of,
+    visible_entries,
+)
 from delayed_tracker.ledger.progress import Progress
-from delayed_tracker.ledger.topic.entry_location import unreadable_entry
+from delayed_tracker.ledger.topic.entry_location import unreadable_at
 from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLog
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageIdData, MessageMetadata
@@ -58,7 +64,8 @@ class CompactionPlan:
     """Last entry that is not a tombstone, as far as phase one can determine."""
     topic: str
     bad_entries: tuple[BadEntry, ...] = ()
-    """Entries that could not be read; readers of the compacted topic do not receive them."""
+    """Entries that could not be read; readers of the compacted topic do not receive them. Behind the horizon, they are
+    those that may have the end of the open transaction at which it is."""
 
     @property
     def custom_metadata(self) -> Mapping[str, bytes]:
@@ -233,18 +240,11 @@ class Compaction:
     ) -> Iterator[_Entry]:
         """Yield the visible entries of the topic, or of a ledger that kept them before: all of those were committed."""
         transactions = TransactionView(self.log) if kept is None else None
+        name_bad = partial(unreadable_at, self.log) if kept is None else partial(unreadable_kept, kept)
         for piece in pieces:
             columns = scan_entries(piece.entries)
             visible = visible_entries(columns, transactions, OpenTransactions.STOP)
-            stored = columns.stored
-            bad = list(piece.bad_entries)
-            for row, reason in columns.unreadable():
-                if row < visible.end:
-                    ledger_id, entry_id = int(stored.ledger_id[row]), int(stored.entry_id[row])
-                    if kept is None:
-                        bad.append(unreadable_entry(self.log.ledger(ledger_id), entry_id, reason))
-                    else:
-                        bad.append(unreadable_kept(kept, Position(ledger_id, entry_id), reason))
+            bad = bad_entries_of(piece, columns, visible, transactions, name_bad)
             if bad and self.on_error is ErrorPolicy.FAIL:
                 raise EntriesUnreadable(bad)
             bad_entries += bad

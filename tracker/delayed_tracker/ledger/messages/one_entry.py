@@ -13,7 +13,7 @@ from delayed_tracker.ledger.entry.entry_columns import EntryColumns, EntryFlag, 
 from delayed_tracker.ledger.errors import EntriesUnreadable, ErrorPolicy, MessageNotVisible
 from delayed_tracker.ledger.messages.message import Message
 from delayed_tracker.ledger.messages.reader import MessageOptions, MessageReader
-from delayed_tracker.ledger.messages.visibility import TransactionView
+from delayed_tracker.ledger.messages.visibility import TransactionView, position_of
 from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from delayed_tracker.ledger.topic.entry_lookup import EntryLookup
 from delayed_tracker.ledger.topic.topic_log import TopicLog
@@ -35,7 +35,8 @@ def messages_of_entry(log: TopicLog, position: Position, options: MessageOptions
         LedgerNotFound: the topic has no such ledger.
         InvalidInput: the ledger has no such entry.
         MessageNotVisible: consumers receive nothing of the entry; the message gives the reason.
-        EntriesUnreadable: the entry is missing or damaged, or cannot be decrypted.
+        EntriesUnreadable: the entry is missing or damaged, or cannot be decrypted; or it is in a transaction whose marker
+            may be an entry that is.
     Cost: one entry; for an entry of a transaction also the search for its marker; for a piece, all entries from the
         first piece to the last.
     """
@@ -95,9 +96,13 @@ def _until_given_up(reader: MessageReader, first: Position) -> Iterator[Message]
 def _why_hidden(log: TopicLog, columns: EntryColumns) -> str:
     if columns.has(EntryFlag.MARKER).any():
         return "it is a marker of the broker's"
-    outcome = int(TransactionView(log).outcomes(columns)[0])
+    transactions = TransactionView(log)
+    outcome = int(transactions.outcomes(columns)[0])
     if outcome == TransactionOutcome.ABORTED:
         return "its transaction was aborted"
     if outcome == TransactionOutcome.OPEN:
+        unreadable = transactions.unreadable_behind(position_of(columns, 0))
+        if unreadable:
+            raise EntriesUnreadable(unreadable)
         return "its transaction is neither committed nor aborted"
     return "compaction dropped all of its messages"

@@ -6,8 +6,9 @@ Source: ConsumerImpl.java (messageReceived, receiveIndividualMessagesFromBatch),
 (filterEntriesForConsumer). Pulsar drops damaged messages and logs a line; this reader reports each of them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from delayed_tracker.core.values.columns import Position
@@ -29,8 +30,14 @@ from delayed_tracker.ledger.messages.chunks import ChunkAssembler, IncompleteMes
 from delayed_tracker.ledger.messages.keys import KeyLoader
 from delayed_tracker.ledger.messages.message import Message, MessageId
 from delayed_tracker.ledger.messages.payload import PayloadDecoder
-from delayed_tracker.ledger.messages.visibility import OpenTransactions, TransactionView, visible_entries
-from delayed_tracker.ledger.topic.entry_location import unreadable_entry
+from delayed_tracker.ledger.messages.visibility import (
+    OpenTransactions,
+    TransactionView,
+    bad_entries_of,
+    position_of,
+    visible_entries,
+)
+from delayed_tracker.ledger.topic.entry_location import unreadable_at
 from delayed_tracker.ledger.topic.topic_log import TopicLog
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 
@@ -80,7 +87,8 @@ class MessageReader:
         """Yield all messages from a position on (None is the beginning), in topic order.
 
         Raises:
-            EntriesUnreadable: entries are missing or damaged, or cannot be decrypted, and the policy is FAIL.
+            EntriesUnreadable: entries are missing or damaged, or cannot be decrypted, and the policy is FAIL. Also those
+                behind an open transaction at which reading stops, because one of them may be its end.
         Cost: O(bytes), plus one more pass over the rest of the topic if it has transactions; memory for a piece of a
             ledger, the largest message, and the unfinished messages.
         """
@@ -99,13 +107,11 @@ class MessageReader:
         Raises: as :meth:`read`.
         """
         for piece in pieces:
-            self._report(piece.bad_entries)
             columns = scan_entries(piece.entries)
             transactions = None if kept_bad is not None else self._transactions
-            name_bad = kept_bad or self._bad_of_topic
+            name_bad = kept_bad or partial(unreadable_at, self.log)
             visible = visible_entries(columns, transactions, self._options.open_transactions)
-            unreadable = [(row, reason) for row, reason in columns.unreadable() if row < visible.end]
-            self._report(tuple(name_bad(_position(columns, row), reason) for row, reason in unreadable))
+            self._report(bad_entries_of(piece, columns, visible, transactions, name_bad))
             for row in visible.rows.tolist():
                 yield from self._messages(columns, row, name_bad)
             if visible.end < len(columns):
@@ -126,15 +132,15 @@ class MessageReader:
             messages = self._decode(columns, row, metadata, entry[frame.metadata_end :])
         except DecryptionFailed as error:
             # Without its key, the entry is still intact: report it without file and offset.
-            self._report((BadEntry(*_position(columns, row), None, None, error.message),), cause=error)
+            self._report((BadEntry(*position_of(columns, row), None, None, error.message),), cause=error)
             return
         except (PayloadInvalid, CompressedDataInvalid) as error:
-            self._report((name_bad(_position(columns, row), error.message),), cause=error)
+            self._report((name_bad(position_of(columns, row), error.message),), cause=error)
             return
         yield from messages
 
     def _decode(self, columns: EntryColumns, row: int, metadata: MessageMetadata, body: bytes) -> list[Message]:
-        position = _position(columns, row)
+        position = position_of(columns, row)
         stamp = BrokerStamp.of(columns, row) if self._options.expose_broker_frame else BrokerStamp()
         partition = self.log.name.partition
         body = self._payloads.decrypt(metadata, body)
@@ -155,14 +161,7 @@ class MessageReader:
             if not slot.metadata.compacted_out
         ]
 
-    def _bad_of_topic(self, position: Position, reason: str) -> BadEntry:
-        return unreadable_entry(self.log.ledger(position.ledger_id), position.entry_id, reason)
-
-    def _report(self, bad: tuple[BadEntry, ...], *, cause: Exception | None = None) -> None:
+    def _report(self, bad: Sequence[BadEntry], *, cause: Exception | None = None) -> None:
         if bad and self._options.on_error is ErrorPolicy.FAIL:
             raise EntriesUnreadable(bad) from cause
         self.bad_entries += bad
-
-
-def _position(columns: EntryColumns, row: int) -> Position:
-    return Position(int(columns.stored.ledger_id[row]), int(columns.stored.entry_id[row]))

@@ -7,8 +7,9 @@ damage is found by code that has no file names, so it calls the ledger to get th
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
+from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.errors import BadEntry
-from delayed_tracker.ledger.topic.topic_log import Ledger
+from delayed_tracker.ledger.topic.topic_log import Ledger, TopicLog
 
 
 @runtime_checkable
@@ -25,6 +26,11 @@ class LocatedLedger(Protocol):
 def unreadable_entry(ledger: Ledger, entry_id: int, reason: str) -> BadEntry:
     """Return a bad entry with its place, for an entry that the storage returned as good and that is damaged."""
     return placed(ledger, BadEntry(ledger.ledger_id, entry_id, None, None, reason))
+
+
+def unreadable_at(log: TopicLog, position: Position, reason: str) -> BadEntry:
+    """Return the same for an entry of a topic."""
+    return unreadable_entry(log.ledger(position.ledger_id), position.entry_id, reason)
 
 
 def placed(ledger: Ledger, bad: BadEntry) -> BadEntry:

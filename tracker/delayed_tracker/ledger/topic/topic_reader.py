@@ -1,8 +1,8 @@
 """Reads the ledgers of a topic and of its cursors and buckets, up to their ends.
 
-A closed ledger ends where its metadata says. The metadata of an open ledger gives no end, so there are two ways to read
-it. As live, reading stops at the last entry that some writer knew to be acknowledged. As recovered, reading goes on
-while the next entry is on any of the disks, because ledger recovery would add it again. This module only reads files;
+A closed ledger ends where its metadata says, or where the topic recorded. If neither gives the end, there are two ways
+to read it. As live, reading stops at the last entry that some writer knew to be acknowledged. As recovered, reading goes
+on while the next entry is on any of the disks, because ledger recovery would add it again. This module only reads files;
 it does not recover or fence ledgers.
 """
 
@@ -26,7 +26,7 @@ _CURSOR_ATTEMPTS: Final = 3
 
 
 class OpenLedgers(StrEnum):
-    """Ways to read a ledger that was never closed."""
+    """Ways to read a ledger that was never closed, as far as the metadata say."""
 
     LIVE = "live"
     """A writer may be alive: stop at the last entry known to be acknowledged."""
@@ -104,7 +104,8 @@ class TopicReader:
 
         Args:
             ledger_id: any id.
-            entry_count: entries that the topic recorded, for a ledger without metadata of its own.
+            entry_count: entries that the topic recorded when it ended the ledger; used if the ledger's own metadata does
+                not give the end, or is gone.
             open_ledgers: how to read the ledger if it was never closed; None for the way of this reader.
         Raises:
             MetadataInvalid: BookKeeper's metadata of the ledger is damaged or of an unknown version.
@@ -115,7 +116,9 @@ class TopicReader:
         state = None if metadata is None else metadata.state
         if metadata is not None and metadata.closed:
             return LedgerSpan(ledger_id, metadata.last_entry_id, end_known=True, state=state, digest=digest)
-        if metadata is None and entry_count is not None:
+        if entry_count is not None:
+            # The topic ends a ledger only after its last entry was acknowledged. The ledger's own metadata may be older:
+            # a dump of a running cluster may have it from before.
             return LedgerSpan(ledger_id, entry_count - 1, end_known=True, state=state, digest=digest)
         last = self.logs.last_add_confirmed(ledger_id, digest)
         if metadata is not None and metadata.segments:
