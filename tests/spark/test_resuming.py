@@ -71,3 +71,30 @@ def test_staged_work_is_used_again(spark: SparkSession, tmp_path: Path, after: i
     assert again.parts_made == staged_count
     assert all(tracker.unchanged for tracker in again.trackers)
     assert looked_at(tmp_path / "tracker.db", FIRST) == first
+
+
+@pytest.mark.long
+def test_parts_of_another_cluster_are_not_used(spark: SparkSession, tmp_path: Path):
+    """Parts that another cluster with the same topic and positions left are passed over: the deadlines are its own."""
+
+    def job(cluster: str, delay_ms: int, staging: str) -> RebuildSettings:
+        ledgers = {ledger: [Entry(delay_ms * (1 + entry)) for entry in range(30)] for ledger in LEDGERS}
+        cursors = {FIRST.subscription: Cursor((3, 9))}
+        return RebuildSettings(
+            {"url": write_cluster(tmp_path / cluster, [Topic(TOPIC, ledgers, cursors)])},
+            now_ms=NOW_MS,
+            staging=str(tmp_path / staging),
+            limits=TrackerLimits(min_index_count_per_bucket=10, max_indexes_per_segment=4),
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(spark, job("first", 60_000, "staging"), target=CutOff(f"sqlite:{tmp_path}/first.db", after=0))
+    assert Staging(str(tmp_path / "staging")).objects()
+
+    summary = rebuild(spark, job("second", 90_000, "staging"), target=StorageCommit(f"sqlite:{tmp_path}/second.db"))
+
+    rebuild(spark, job("again", 90_000, "empty"), target=StorageCommit(f"sqlite:{tmp_path}/expected.db"))
+    found, expected = (looked_at(tmp_path / name, FIRST)[0] for name in ("second.db", "expected.db"))
+    assert found.snapshots
+    assert found.snapshots == expected.snapshots
+    assert summary.parts_reused == 0

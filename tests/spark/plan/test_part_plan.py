@@ -16,10 +16,14 @@ positions = st.tuples(st.integers(1, 5), st.integers(0, 20))
 LIMITS = TrackerLimits()
 
 
-def bucket(content: list[tuple[int, int]], *, topic: str = "a", limits: TrackerLimits = LIMITS) -> Bucket:
+def bucket(
+    content: list[tuple[int, int]], *, topic: str = "a", limits: TrackerLimits = LIMITS, deadlines: int = 0
+) -> Bucket:
     bits = PositionBitmap.of(IndexColumns.of([(0, *position) for position in content]).positions)
     planned = PlannedBucket(Position(*min(content)), Position(*max(content)), len(content))
-    return Bucket.of(Subscriber(0, topic, "s", nothing_acked()), planned, bits, limits)
+    return Bucket.of(
+        Subscriber(0, topic, "s", nothing_acked()), planned, bits, limits, dict.fromkeys(bits.ledgers(), deadlines)
+    )
 
 
 @given(
@@ -48,17 +52,18 @@ def test_an_index_goes_to_the_part_of_its_bucket_and_deadline(content, sizes, de
 
 
 def test_the_same_content_is_planned_once():
-    """Two subscriptions with the same pending messages share parts; other topics, limits and positions do not."""
+    """Two subscriptions with the same pending messages share parts; other topics, limits, positions and deadlines do not."""
     first, second = bucket([(1, 1), (1, 2)]), bucket([(1, 1), (1, 2)])
     others = [
         bucket([(1, 1), (1, 2)], topic="b"),
         bucket([(1, 1), (1, 3)]),
         bucket([(1, 1), (1, 2)], limits=TrackerLimits(max_indexes_per_segment=7)),
+        bucket([(1, 1), (1, 2)], deadlines=2**64 - 1),
     ]
     plan = plan_parts([first, second, *others], {first.digest: [50]})
     assert plan.of(first) == plan.of(second)
     assert [(part.first_ms, part.end_ms) for part in plan.of(first)] == [(0, 50), (50, 2**63 - 1)]
-    assert len({part.name for part in plan.parts}) == len(plan.parts) == 5
+    assert len({part.name for part in plan.parts}) == len(plan.parts) == 6
     # The parts of a bucket with other cuts have other names.
     assert {part.name for part in plan_parts([first], {}).parts}.isdisjoint(part.name for part in plan.of(first))
 

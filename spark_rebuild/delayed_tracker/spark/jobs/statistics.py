@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  PySpark's customary name
 
 from delayed_tracker.spark import schema
@@ -45,7 +45,7 @@ class TopicStatistics:
     first_deadline_ms: int | None
     last_deadline_ms: int | None
     longest_delay_ms: int | None
-    """Longest time from publishing to the deadline, in milliseconds."""
+    """Longest time from publishing to the deadline, in milliseconds; times before 1970 count as 0."""
     bad: int
     """Entries that cannot be read."""
 
@@ -81,7 +81,9 @@ def describe_topics(entries: DataFrame, *, now_ms: int) -> list[TopicStatistics]
         F.count(F.when(is_delayed & (deadline <= now_ms), 1)).alias("due"),
         F.min(F.when(is_delayed, deadline)).alias("first_deadline_ms"),
         F.max(F.when(is_delayed, deadline)).alias("last_deadline_ms"),
-        F.max(F.when(is_delayed, deadline - F.col(schema.PUBLISH_TIME))).alias("longest_delay_ms"),
+        F.max(F.when(is_delayed, _from_1970(deadline) - _from_1970(F.col(schema.PUBLISH_TIME)))).alias(
+            "longest_delay_ms"
+        ),
         F.coalesce(F.sum(F.when(~whole, F.col(schema.ENTRY_COUNT))), F.lit(0)).alias("bad"),
     )
     rows = (row.asDict() for row in described.orderBy(schema.TOPIC).collect())
@@ -93,13 +95,13 @@ def count_deadlines(entries: DataFrame, *, from_ms: int, step_ms: int, bar_count
 
     Args:
         entries: :data:`READ_SCHEMA`.
-        from_ms: start of the first interval.
+        from_ms: start of the first interval, 0 or more.
         step_ms: width of an interval, 1 or more.
         bar_count: number of intervals, 1 or more.
     """
     deadline = F.col(schema.DELIVER_AT_MS)
     is_delayed = F.col(schema.ERROR).isNull() & F.col(schema.MARKER_TYPE).isNull() & deadline.isNotNull()
-    bar = F.floor((deadline - from_ms) / step_ms)
+    bar = F.floor((_from_1970(deadline) - from_ms) / step_ms)
     counted = (
         entries.where(is_delayed)
         .select(F.greatest(F.lit(-1), F.least(F.lit(bar_count), bar)).alias(_BAR))
@@ -110,3 +112,8 @@ def count_deadlines(entries: DataFrame, *, from_ms: int, step_ms: int, bar_count
     by_bar = {int(row[_BAR]): int(row[_COUNT]) for row in counted}
     counts = [by_bar.get(number, 0) for number in range(-1, bar_count + 1)]
     return DeadlineHistogram(from_ms, step_ms, counts[0], tuple(counts[1:-1]), counts[-1])
+
+
+def _from_1970(time_ms: Column) -> Column:
+    """Return times of producers with 0 in place of negative ones: Spark fails if a difference leaves 64 bits."""
+    return F.greatest(time_ms, F.lit(0))

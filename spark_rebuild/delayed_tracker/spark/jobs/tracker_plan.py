@@ -98,12 +98,14 @@ def plan_tracker(
         too_large=too_large,
         whole_ledgers=whole_ledgers,
     )
+    contents = {ledger: tally.content for ledger, tally in tallies.items()}
     buckets = tuple(
         Bucket.of(
             subscriber,
             planned,
             PositionBitmap.from_bitmaps(dict(_between(tallies, planned.first, planned.last))),
             limits,
+            contents,
         )
         for planned in plan.buckets
     )

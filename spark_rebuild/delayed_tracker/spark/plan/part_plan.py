@@ -1,8 +1,8 @@
 """Division of snapshots among tasks: buckets are divided into parts of consecutive segments; small parts share a task.
 
-The positions of a bucket, its limits and the deadlines of a part determine the content of the part, because entries of
-ledgers never change. So a part is named by a digest of these. A bucket that several subscriptions share is encoded
-once, and a later run finds the parts that an earlier run staged.
+The positions of a bucket, the deadlines in its ledgers, its limits and the bounds of a part determine the content of the
+part. So a part is named by a digest of these. A bucket that several subscriptions share is encoded once, and a later run
+finds the parts that an earlier run staged, but none that were made from another cluster with the same positions.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap, by_ledge
 from delayed_tracker.spark.plan.bucket_plan import PlannedBucket
 from delayed_tracker.spark.plan.subscribers import Subscriber
 
-_FORMAT: Final = b"part 1"
+_FORMAT: Final = b"part 2"
 NO_PART: Final = -1
 
 
@@ -36,14 +36,28 @@ class Bucket:
 
     @classmethod
     def of(
-        cls, subscriber: Subscriber, planned: PlannedBucket, bits: PositionBitmap, limits: TrackerLimits
+        cls,
+        subscriber: Subscriber,
+        planned: PlannedBucket,
+        bits: PositionBitmap,
+        limits: TrackerLimits,
+        contents: Mapping[int, int],
     ) -> "Bucket":
-        """Return a bucket with its digest. O(bitmaps)."""
+        """Return a bucket with its digest. O(bitmaps).
+
+        Args:
+            subscriber: the subscription.
+            planned: the bucket.
+            bits: its positions.
+            limits: of the tracker.
+            contents: for each ledger of ``bits``, the hash of its delayed messages, from 0 to 2^64-1.
+        """
         content = hashlib.sha256(_FORMAT)
         for piece in (
             subscriber.topic.encode(),
             f"{limits.max_step_per_segment_ms} {limits.max_indexes_per_segment}".encode(),
             bits.serialize(),
+            np.array([contents[ledger] for ledger in sorted(bits.ledgers())], "<u8").tobytes(),
         ):
             content.update(len(piece).to_bytes(8, "little"))
             content.update(piece)

@@ -20,11 +20,13 @@ from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.position_bitmap import by_ledger, entry_bitmap
 from delayed_tracker.spark import schema
 from delayed_tracker.spark.plan.acceptance import Acceptance, IndexOutcome
+from delayed_tracker.spark.steps.content_hash import HASH_MASK, content_hash
 from delayed_tracker.spark.steps.delayed import Step
 from delayed_tracker.spark.steps.subscriber_rows import SubscribersByTopic, offered
 
 BITS: Final = "bits"
 FIRST_REMAINING: Final = "first_remaining"
+CONTENT: Final = "content"
 _OUTCOMES: Final = [outcome.name.lower() for outcome in IndexOutcome]
 TALLY_SCHEMA: Final = StructType(
     [
@@ -33,10 +35,11 @@ TALLY_SCHEMA: Final = StructType(
         *(StructField(name, LongType(), nullable=False) for name in _OUTCOMES),
         StructField(FIRST_REMAINING, LongType(), nullable=True),
         StructField(BITS, BinaryType(), nullable=False),
+        StructField(CONTENT, LongType(), nullable=False),
     ]
 )
 """One subscription and one ledger: the number of rows of each :class:`IndexOutcome`; the first entry that is neither
-acknowledged nor accepted; the accepted entries (RoaringBitmap).
+acknowledged nor accepted; the accepted entries (RoaringBitmap); the hash of all rows.
 """
 
 
@@ -50,10 +53,13 @@ class LedgerTally:
     """Accepted entries."""
     first_remaining: int | None = None
     """First entry that is left to the dispatcher: due, beyond the largest delay, or in an open transaction."""
+    content: int = 0
+    """Hash of all rows, accepted or not, so that it is the same for all subscriptions of the topic."""
 
     def add(self, outcome: NDArray[np.uint8], indexes: IndexColumns) -> None:
         """Count rows of this ledger."""
         self.outcomes += np.bincount(outcome, minlength=len(IndexOutcome))
+        self.content = (self.content + content_hash(indexes)) & HASH_MASK
         accepted = indexes.entry_id[outcome == IndexOutcome.ACCEPTED]
         if len(accepted):
             self.bits |= entry_bitmap(accepted)
@@ -69,6 +75,7 @@ class LedgerTally:
         """Add the counts of another task."""
         self.outcomes += other.outcomes
         self.bits |= other.bits
+        self.content = (self.content + other.content) & HASH_MASK
         if other.first_remaining is not None:
             self._note_left(other.first_remaining)
 
@@ -105,7 +112,10 @@ def tallies_of(rows: pa.Table) -> dict[tuple[int, int], LedgerTally]:
     tallies: dict[tuple[int, int], LedgerTally] = {}
     for row in rows.to_pylist():
         tally = LedgerTally(
-            np.array([row[name] for name in _OUTCOMES], np.int64), BitMap.deserialize(row[BITS]), row[FIRST_REMAINING]
+            np.array([row[name] for name in _OUTCOMES], np.int64),
+            BitMap.deserialize(row[BITS]),
+            row[FIRST_REMAINING],
+            row[CONTENT] & HASH_MASK,
         )
         key = row[schema.SUBSCRIBER], row[schema.LEDGER_ID]
         if key in tallies:
@@ -128,6 +138,8 @@ def _batch(tallies: Mapping[tuple[int, int], LedgerTally]) -> pa.RecordBatch:
     columns += [pa.array(np.ascontiguousarray(outcomes[:, outcome])) for outcome in IndexOutcome]
     columns.append(pa.array([tally.first_remaining for tally in tallies.values()], pa.int64()))
     columns.append(pa.array([_serialized(tally.bits) for tally in tallies.values()], pa.binary()))
+    # Spark has no unsigned numbers.
+    columns.append(pa.array(np.array([tally.content for tally in tallies.values()], np.uint64).view(np.int64)))
     return pa.RecordBatch.from_arrays(columns, names=TALLY_SCHEMA.fieldNames())
 
 
