@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from delayed_tracker.cli.spark.main import PROGRAM
+from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.spark.schema import ENTRY_COLUMNS, SNAPSHOT_COLUMNS
 from delayed_tracker.spark.snapshots.snapshot_options import SNAPSHOT_OPTIONS
@@ -52,10 +53,11 @@ def test_all_columns_are_in_the_table(heading, columns):
 
 
 async def store_one(url: str) -> None:
+    """Store a bucket whose last deadline is the largest that there is."""
     storage = open_storage(url)
     await storage.start()
     key = TrackerKey(TOPIC, "sub-1")
-    entry = await store_bucket(storage, key, {(1, 0): 1_795_000_000_000}, seal_number=1)
+    entry = await store_bucket(storage, key, {(1, 0): 1_795_000_000_000, (1, 1): INT63_MAX}, seal_number=1)
     await storage.replace(*key, remove=(), add=[entry], epoch=1)
     await storage.close()
 
