@@ -1,16 +1,18 @@
 """Imports that contradict themselves or their announcement: each is refused whole, and nothing changes."""
 
+import asyncio
 import re
 
 import google_crc32c
 import grpc
 import pytest
 
+from delayed_tracker.service.grpc.import_stream import CHECKED_AT_ONCE, ImportStream
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.harness.imports import FAR_MS, entries_of, imported, requests, used, world
-from tests.service.harness.rpc import opened, refused
+from tests.service.harness.rpc import REF, opened, refused
 from tests.service.harness.shell import running_service, settle
 
 
@@ -156,3 +158,37 @@ async def test_entries_may_come_in_any_portions(service, two):
     sent = requests(two[0])
     sent[2:3] = _alone(list(sent[2].entries.entries))
     assert (await imported(service, sent)).tracked_count == 7
+
+
+async def _sent(*parts):
+    for part in parts:
+        yield part
+
+
+async def test_other_calls_go_on_while_many_entries_are_checked():
+    """The event loop has a turn after each few thousand entries of one request."""
+    turns = 4
+    entries = [b""] * (turns * CHECKED_AT_ONCE)
+    header = pb.ImportHeader(tracker=REF, owner="importer", bucket_count=1)
+    stream = ImportStream(
+        _sent(
+            pb.ImportSnapshotsRequest(header=header),
+            pb.ImportSnapshotsRequest(bucket=pb.ImportedBucket(entry_count=len(entries))),
+            pb.ImportSnapshotsRequest(entries=pb.ImportedEntries(entries=entries, crc32c=[0] * len(entries))),
+            pb.ImportSnapshotsRequest(end=pb.ImportEnd()),
+        )
+    )
+    await stream.terms()
+    turn_count = 0
+
+    async def count_turns():
+        nonlocal turn_count
+        while True:
+            turn_count += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    async for bucket in stream.buckets():
+        assert [len(part) async for part in bucket.entries] == [len(entries)]
+    counting.cancel()
+    assert turn_count == turns
