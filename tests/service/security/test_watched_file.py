@@ -46,7 +46,7 @@ def test_a_file_whose_mode_is_repaired_is_read(tmp_path: Path):
 
 
 def test_a_change_of_mode_is_a_change(tmp_path: Path):
-    """Whoever reads the file looks again."""
+    """A reader of the file looks again."""
     path = tmp_path / "keys"
     path.write_bytes(b"key")
     watch = FileWatch((path,))
