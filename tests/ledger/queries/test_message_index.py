@@ -180,6 +180,35 @@ def test_a_ledger_that_begins_with_an_entry_without_a_message():
     assert lookup.number(position_by_index(lookup, 0)) == 10
 
 
+@pytest.mark.parametrize(
+    "ledgers",
+    [
+        # Neither end of the first ledger has an index, and behind it are two ledgers without any.
+        [plain(1) + indexed(0, 7) + plain(1), plain(1), plain(5), indexed(7, 1)],
+        [plain(9), plain(1) + indexed(0, 3) + plain(1) + indexed(3, 2) + plain(3), plain(1), plain(1)],
+        [plain(1), plain(1) + indexed(0, 1) + plain(1), plain(3), indexed(1, 9)],
+        [plain(2) + indexed(0, 400) + plain(3), plain(40), plain(700), indexed(400, 3)],
+    ],
+)
+def test_ledgers_that_begin_and_end_with_an_entry_without_a_message(ledgers):
+    """An index is found, and neither expired nor above the last, if the ends of its ledger have none."""
+    log = log_of(*ledgers)
+    numbers = {
+        index: number for number, payload in enumerate(chain(*ledgers)) if (index := index_of(payload)) is not None
+    }
+    for index, number in numbers.items():
+        lookup = EntryLookup(log)
+        assert lookup.number(position_by_index(lookup, index)) == number
+
+
+def test_a_ledger_without_an_index_costs_a_bounded_number_of_reads():
+    """A search ledger by ledger reads at most 16 entries of each ledger without an index, and few of the others."""
+    before, behind = ([plain(200) for _ in range(count)] for count in (15, 25))
+    lookup = EntryLookup(log_of(*before, plain(1) + indexed(0, 2), *behind, indexed(2, 1)))
+    assert lookup.number(position_by_index(lookup, 0)) == 3_001
+    assert 16 * 15 < lookup.touched_count <= 16 * 15 + 4 * math.log2(lookup.entry_count)
+
+
 MESSAGES = st.tuples(st.sampled_from(["single", "batch", "marker", "transaction", "no message"]), st.integers(1, 5))
 LEDGERS = st.lists(st.tuples(st.booleans(), st.lists(MESSAGES, max_size=7)), min_size=1, max_size=7)
 
@@ -190,9 +219,9 @@ def test_equals_a_look_at_every_entry(ledgers, first):
     made, rows, last = [], [], first - 1
     for has_index, messages in ledgers:
         payloads = []
-        for at, (kind, size) in enumerate(messages):
+        for kind, size in messages:
             # Brokers give no index to an entry whose sender declares that it has no message.
-            indexed_entry = has_index and (kind != "no message" or at in {0, len(messages) - 1})
+            indexed_entry = has_index and kind != "no message"
             count = size if kind == "batch" else 1
             last += count if indexed_entry else 0
             rows.append((last - count + 1 if indexed_entry else None, last, kind == "marker"))

@@ -12,6 +12,7 @@ Source: PIP-415; PersistentTopicsBase.java (internalGetMessageIDByIndexAsync).
 """
 
 from enum import Enum
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,8 @@ from delayed_tracker.ledger.topic.topic_log import TopicLog
 
 EARLIEST: Final = BEFORE_ALL
 """Result for a message that expired and was deleted: read from the current start of the topic."""
+_PROBES_MAX: Final = 16
+"""Entries of a ledger of which one must have an index, or the ledger has none."""
 
 
 class IndexLookupMode(Enum):
@@ -58,8 +61,9 @@ def position_by_index(lookup: EntryLookup, index: int, *, mode: IndexLookupMode 
         BrokerMetadataMissing: the entries have no index.
         EntriesUnreadable: an entry that the search needs is missing or damaged, so the result would be a guess.
     Cost: at most log2(entries) + 2 entries if all entries have an index, twice that if the entries of one part of the
-        topic have none. More only for consecutive system messages (all of them) and for several parts without an index
-        (two entries per ledger).
+        topic have none. More only for consecutive system messages (all of them), and for several parts without an index:
+        2 entries of each ledger, 16 of each without an index at its ends, and all consecutive entries without an index
+        between others that have one.
     """
     if index < 0:
         raise MessageIndexInvalid(index)
@@ -161,7 +165,7 @@ class _IndexSearch:
     def _ledger_by_ledger(self, start: int, stop: int) -> int | None:
         """Return the exact result, if all entries before ``start`` are lower and the result is at most ``stop``.
 
-        Cost: two entries of each ledger in between.
+        Cost: ``_PROBES_MAX`` entries of each ledger in between that has no index, and usually one of each other.
         """
         is_first = start == 0
         starts = self._lookup.ledger_starts
@@ -179,8 +183,12 @@ class _IndexSearch:
         return self._answer(stop, is_first=is_first)
 
     def _has_indexes(self, ledger_start: int, ledger_stop: int) -> bool:
-        """Return True if the first or the last entry of a ledger has an index."""
-        return self._lookup.index(ledger_start) is not None or self._lookup.index(ledger_stop - 1) is not None
+        """Return True if one of a few entries of a ledger has an index: its ends, or some spread evenly in between."""
+        # Single entries without an index may also be at both ends. The ends come first, as they usually decide.
+        gaps = min(ledger_stop - ledger_start, _PROBES_MAX) - 1
+        inside = (ledger_start + (ledger_stop - 1 - ledger_start) * at // gaps for at in range(1, gaps))
+        probes = chain((ledger_start, ledger_stop - 1), inside)
+        return any(self._lookup.index(number) is not None for number in probes)
 
     def _first_not_lower_in_ledger(self, start: int, stop: int) -> int:
         """Search as :meth:`_first_not_lower`, but skip single entries without an index, which hold no message."""
