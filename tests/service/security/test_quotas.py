@@ -173,6 +173,30 @@ def test_open_trackers():
         pass
 
 
+def test_calls_in_flight():
+    """A refused call is not counted, the count is known when the limit comes, and it is zero when all have ended."""
+    counts = SecurityCounts()
+    quotas = quotas_of(UNLIMITED, counts=counts)
+    usage = quotas.usage_of("shop")
+    for _ in range(3):
+        usage.begin_call()
+    quotas.adopt(Quotas({"shop": Quota(calls_in_flight_max=3, calls_per_second=1)}))
+    for _ in range(2):
+        with pytest.raises(QuotaExceeded, match="'shop' has used up its quota callsInFlightMax") as refused:
+            usage.begin_call()
+    assert refused.value.retry_after_ms == 1_000
+    usage.end_call()
+    usage.begin_call()
+    assert usage.in_flight_count == 3
+    usage.end_call()
+    with pytest.raises(QuotaExceeded, match="callsPerSecond"):
+        usage.begin_call()
+    usage.end_call()
+    usage.end_call()
+    assert usage.in_flight_count == 0
+    assert counts.over_quota["callsInFlightMax"] == 2
+
+
 def test_pending_indexes():
     """Indexes added since the last count count, and those that are gone are noticed within a second."""
     clock, held = ManualClock(), Held(KEY, pending=90)
@@ -210,3 +234,17 @@ def test_the_usage_of_principals_has_a_bound(monkeypatch):
     quotas.usage_of("third")
     assert quotas.usage_of("first") is first
     assert quotas.usage_of("second") is not second
+
+
+def test_a_principal_with_calls_in_flight_is_not_forgotten(monkeypatch):
+    """Idle streams count, however many others have called since they began; the bound holds if all have calls."""
+    monkeypatch.setattr(quota_usage, "PRINCIPALS_MAX", 2)
+    quotas = quotas_of(UNLIMITED)
+    first = quotas.usage_of("first")
+    first.begin_call()
+    for name in ("second", "third", "fourth"):
+        quotas.usage_of(name)
+        assert quotas.usage_of("first") is first
+    quotas.usage_of("fourth").begin_call()
+    quotas.usage_of("fifth")
+    assert len(quotas._usage) == 2

@@ -5,13 +5,15 @@ import json
 
 import grpc
 import pytest
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from delayed_tracker.client import Overloaded
 from delayed_tracker.client.errors import call_error
 from delayed_tracker.v1 import tracker_pb2
 from tests.service.metrics.scraping import parsed
 from tests.service.security.secured import RULES, SUBSCRIPTION, TOPIC, secured
-from tests.service.security.tokens import token
+from tests.service.security.tokens import bearer, token
 
 REF = tracker_pb2.TrackerRef(topic=TOPIC, subscription=SUBSCRIPTION)
 OTHER = tracker_pb2.TrackerRef(topic=TOPIC, subscription="other")
@@ -107,6 +109,105 @@ async def test_open_trackers_have_a_bound(tmp_path):
         async with service.trackers(token("root")) as others:
             await others.OpenTracker(of_second)
         await calls.OpenTracker(of_first)
+
+
+async def begun_stream(calls, epoch, entry):
+    """Return a stream of adds that the service has begun, and that is idle now."""
+    stream = calls.AddMessagesStream()
+    await stream.write(tracker_pb2.AddMessagesStreamRequest(add=adding(epoch, 1, first=entry)))
+    assert (await stream.read()).added.added_count == 1
+    return stream
+
+
+async def test_idle_streams_of_one_principal_leave_room_for_others(tmp_path):
+    """Streams above the quota are refused by its name, below the limit that all share; one that ends makes room."""
+    quota = {"callsInFlightMax": 4}
+    async with limited(tmp_path, quota, grpc_streams_max=5) as service, service.trackers(token("shop")) as calls:
+        epoch = (await calls.OpenTracker(tracker_pb2.OpenTrackerRequest(tracker=REF, owner="tests"))).epoch
+        held = [await begun_stream(calls, epoch, entry) for entry in range(4)]
+        for _ in range(20):
+            with pytest.raises(grpc.aio.AioRpcError, match="callsInFlightMax"):
+                await calls.AddMessagesStream().read()
+        error = await refusal(calls.GetTrackerStats(tracker_pb2.GetTrackerStatsRequest(tracker=REF)))
+        assert error.metadata["limit"] == "callsInFlightMax"
+        assert error.retry_after_s > 0
+        async with service.trackers(token("root")) as others:
+            await begun_stream(others, epoch, 4)
+        async with service.http(token("shop")) as client:
+            assert (await client.get("/metrics")).status_code == 429
+        await held[0].done_writing()
+        assert await held[0].code() is grpc.StatusCode.OK
+        await calls.GetTrackerStats(tracker_pb2.GetTrackerStatsRequest(tracker=REF))
+        await held[1].write(tracker_pb2.AddMessagesStreamRequest(add=adding(epoch + 9, 1)))
+        assert await held[1].code() is not grpc.StatusCode.OK
+        async with service.http(token("prometheus")) as client:
+            samples = parsed((await client.get("/metrics")).text)
+        assert samples["delayed_tracker_quota_refused_calls_total", "limit=callsInFlightMax"] == 22
+
+
+async def answered(method, request):
+    """Make a call until the quota has room for it: the service notices a cancellation by and by."""
+    while True:
+        try:
+            return await method(request)
+        except grpc.aio.AioRpcError as error:
+            if "callsInFlightMax" not in error.details():
+                raise
+
+
+async def until_refused(method, request):
+    """Make a call until the quota has no room for it."""
+    while True:
+        try:
+            await method(request)
+        except grpc.aio.AioRpcError as error:
+            assert "callsInFlightMax" in error.details()  # noqa: PT017  # of a call that may succeed
+            return
+
+
+async def test_no_end_of_a_call_leaves_it_in_flight(tmp_path):
+    """The only call that may be in flight ends with an answer, an error or a cancellation, and the next one is made."""
+    quota = {"callsInFlightMax": 1}
+    async with limited(tmp_path, quota) as service, service.trackers(token("shop")) as calls:
+        epoch = (await calls.OpenTracker(tracker_pb2.OpenTrackerRequest(tracker=REF, owner="tests"))).epoch
+        stats = tracker_pb2.GetTrackerStatsRequest(tracker=REF)
+        forbidden = tracker_pb2.GetTrackerStatsRequest(tracker=tracker_pb2.TrackerRef(topic=TOPIC + "s"))
+        fenced = tracker_pb2.ClearMessagesRequest(tracker=REF, epoch=epoch + 9)
+        for entry in range(2):
+            for method, request in ((calls.GetTrackerStats, forbidden), (calls.ClearMessages, fenced)):
+                with pytest.raises(grpc.aio.AioRpcError) as failed:
+                    await method(request)
+                assert failed.value.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
+            async with service.http(token("shop")) as client:
+                assert (await client.get("/metrics")).status_code == 403
+                assert (await client.get("/no-such-route")).status_code == 404
+            stream = await begun_stream(calls, epoch, entry)
+            stream.cancel()
+            await answered(calls.GetTrackerStats, stats)
+            polling = calls.PollScheduledMessages(
+                tracker_pb2.PollScheduledMessagesRequest(tracker=REF, epoch=epoch, max_messages=1, wait_ms=20_000)
+            )
+            await until_refused(calls.GetTrackerStats, stats)
+            assert not polling.done()
+            polling.cancel()
+            await answered(calls.GetTrackerStats, stats)
+
+
+async def test_reflection_is_a_call_in_flight(tmp_path):
+    """A stream of reflection counts until it ends."""
+    stats = tracker_pb2.GetTrackerStatsRequest(tracker=REF)
+    async with limited(tmp_path, {"callsInFlightMax": 1}) as service, service.trackers(token("shop")) as calls:
+        await calls.OpenTracker(tracker_pb2.OpenTrackerRequest(tracker=REF, owner="tests"))
+        async with service.channel() as channel:
+            stream = ServerReflectionStub(channel).ServerReflectionInfo(
+                metadata=(("authorization", bearer(token("shop"))),)
+            )
+            await stream.write(ServerReflectionRequest(list_services=""))
+            assert (await stream.read()).list_services_response.service
+            assert (await refusal(calls.GetTrackerStats(stats))).metadata["limit"] == "callsInFlightMax"
+            await stream.done_writing()
+            assert await stream.code() is grpc.StatusCode.OK
+            await calls.GetTrackerStats(stats)
 
 
 async def test_a_stream_is_slowed_down_to_its_rate(tmp_path):

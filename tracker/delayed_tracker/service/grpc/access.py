@@ -101,8 +101,14 @@ class CallCheck:
             return requests
         return _RequestsUntilExpiry(self.caller, requests)
 
+    def leave(self) -> None:
+        """Count the call no more as one in flight."""
+        if self.caller is not None:
+            self.caller.ended()
+
     def ended(self, outcome: grpc.StatusCode) -> None:
-        """Note a destructive call in the audit log."""
+        """Note the end of the call; that of a destructive one in the audit log, too."""
+        self.leave()
         if self.caller is None or self._of.name not in DESTRUCTIVE_CALLS:
             return
         topic, subscription = self._named
@@ -138,11 +144,11 @@ class MethodAccess:
         self._guard = None if needed is Access.ANYBODY else guard
 
     def begin(self, context: Context, metadata: Iterable[tuple[str, str | bytes]]) -> CallCheck:
-        """Authenticate the caller, and set it for this task.
+        """Authenticate the caller, set it for this task and count the call until ``CallCheck.leave`` or ``ended``.
 
         Raises:
             Unauthenticated: there is no credential, or it is not valid.
-            QuotaExceeded: the caller has made too many calls, or too large ones.
+            QuotaExceeded: the caller has made too many calls, or too large ones, or has too many in flight.
         """
         guard = self._guard
         if guard is None:

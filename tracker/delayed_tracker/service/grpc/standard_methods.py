@@ -89,9 +89,12 @@ def serve_reflection(
         async def reflect(context: Context) -> None:
             try:
                 check = access.begin(context, context.invocation_metadata() or ())
-                with admission.stream(name, context, parsed) as requests:
-                    async for answer in reflection.ServerReflectionInfo(check.until_expiry(requests), context):
-                        await context.write(answer)
+                try:
+                    with admission.stream(name, context, parsed) as requests:
+                        async for answer in reflection.ServerReflectionInfo(check.until_expiry(requests), context):
+                            await context.write(answer)
+                finally:
+                    check.leave()
             except Unauthenticated as error:
                 access.refused(error, context)
                 raise

@@ -14,7 +14,7 @@ from delayed_tracker.service.http.connections import CLIENT_NAME
 from delayed_tracker.service.http.message_id import TopicAuthorization
 from delayed_tracker.service.security.actions import ROUTE_ACTIONS, Access, Action
 from delayed_tracker.service.security.authentication import Credentials
-from delayed_tracker.service.security.caller import admitted, current_caller, set_caller
+from delayed_tracker.service.security.caller import Caller, admitted, current_caller, set_caller
 from delayed_tracker.service.security.guard import Guard
 from delayed_tracker.service.telemetry.call_identity import begin_call
 
@@ -40,12 +40,20 @@ class AccessControl:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request with 401, 403 or 429, or pass it on with its caller set."""
-        refusal = None
-        if scope["type"] == "http" and scope["path"] not in _FREE:
-            refusal = self._refusal(scope)
-        await (refusal or self._app)(scope, receive, send)
+        if scope["type"] != "http" or scope["path"] in _FREE:
+            await self._app(scope, receive, send)
+            return
+        admission = self._admission(scope)
+        if isinstance(admission, JSONResponse):
+            await admission(scope, receive, send)
+            return
+        set_caller(admission)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            admission.ended()
 
-    def _refusal(self, scope: Scope) -> JSONResponse | None:
+    def _admission(self, scope: Scope) -> Caller | JSONResponse:
         headers = Headers(scope=scope)
         begin_call(headers.items())
 
@@ -55,20 +63,21 @@ class AccessControl:
 
         try:
             caller = admitted(self._guard, _credentials(scope, headers), peer)
-            if scope["path"] == _METRICS:
-                caller.require(Action.METRICS)
         except Unauthenticated as error:
             self._guard.refused(error, call=shortened(scope["path"]), peer=peer())
             challenge = {"www-authenticate": "Bearer"}
             return JSONResponse({"reason": _PULSAR_UNAUTHENTICATED}, status_code=401, headers=challenge)
-        except PermissionDenied as error:
-            self._guard.refused(error, call=_METRICS, peer=peer())
-            return JSONResponse({"reason": error.message}, status_code=403)
         except QuotaExceeded as error:
             delay = {"retry-after": str(math.ceil(error.retry_after_ms / 1_000))}
             return JSONResponse({"reason": error.message}, status_code=429, headers=delay)
-        set_caller(caller)
-        return None
+        if scope["path"] == _METRICS:
+            try:
+                caller.require(Action.METRICS)
+            except PermissionDenied as error:
+                caller.ended()
+                self._guard.refused(error, call=_METRICS, peer=peer())
+                return JSONResponse({"reason": error.message}, status_code=403)
+        return caller
 
 
 class GuardedTopics:

@@ -7,6 +7,7 @@ QUOTA_LIMITS: Final = (
     "callsPerSecond",
     "indexesPerSecond",
     "bytesPerSecond",
+    "callsInFlightMax",
     "openTrackersMax",
     "pendingIndexesMax",
 )

@@ -28,13 +28,18 @@ class Caller:
         """Refuse an action. Raises PermissionDenied."""
         self.guard.require(self.principal, action, topic, subscription)
 
+    def ended(self) -> None:
+        """Note the end of the call, however it ended: once for each caller that was admitted."""
+        if self.usage is not None:
+            self.usage.end_call()
+
 
 def admitted(guard: Guard, given: Credentials, peer: Callable[[], str]) -> Caller:
-    """Authenticate the caller of a call, and count the call.
+    """Authenticate the caller of a call, and count the call, which is in flight until ``Caller.ended``.
 
     Raises:
         Unauthenticated: there is no credential, or it is not valid.
-        QuotaExceeded: the caller has made too many calls, or too large ones.
+        QuotaExceeded: the caller has made too many calls, or too large ones, or has too many in flight.
     """
     principal = guard.principal_of(given)
     usage = guard.usage_of(principal)

@@ -1,4 +1,4 @@
-"""Holds each principal to its quota: rates by token buckets, and bounds on what its trackers hold.
+"""Holds each principal to its quota: rates by token buckets, and bounds on its calls in flight and its trackers.
 
 A call above a rate is refused before its request is read, with the time after which there is room. Requests of a stream
 wait instead, unread, so that the sender is slowed down.
@@ -16,7 +16,7 @@ from delayed_tracker.service.security.quotas import UNLIMITED, Quota, Quotas
 from delayed_tracker.service.security.token_bucket import TokenBucket
 
 PRINCIPALS_MAX: Final = 10_000
-"""Principals whose usage is known; the one that has not called for longest begins anew."""
+"""Principals whose usage is known; the one that has not called for longest begins anew, unless it has calls in flight."""
 PENDING_FRESH_MS: Final = 1_000
 """The pending indexes of a principal are counted again after this time. Meanwhile, what it adds is added to them."""
 PACE_MS_MAX: Final = 1_000
@@ -49,11 +49,14 @@ class PrincipalUsage:
     """
 
     __slots__ = (
-        "_added_since", "_buckets", "_pending", "_pending_at_ms", "_quota", "_quotas", "opening_count", "role",
+        "_added_since", "_buckets", "_pending", "_pending_at_ms", "_quota", "_quotas", "in_flight_count",
+        "opening_count", "role",
     )  # fmt: skip
 
     def __init__(self, role: str, quota: Quota, quotas: "PrincipalQuotas") -> None:
         self.role = role
+        self.in_flight_count = 0
+        """Calls that have begun and not ended."""
         self.opening_count = 0
         """Trackers being opened now."""
         self._quotas = quotas
@@ -78,18 +81,25 @@ class PrincipalUsage:
         self._buckets = {name: TokenBucket(rate, now_ms) for name, rate in rates.items() if rate is not None}
 
     def begin_call(self) -> None:
-        """Count a call.
+        """Count a call, which is in flight until :meth:`end_call`.
 
         Raises:
-            QuotaExceeded: a rate is used up; nothing was counted.
+            QuotaExceeded: a rate is used up, or as many calls are in flight as may be; nothing was counted.
         """
-        if not self._buckets:
-            return
-        now_ms = self._quotas.clock.elapsed_ms()
-        for name, bucket in self._buckets.items():
-            if (wait_ms := bucket.wait_ms(now_ms)) > 0:
-                raise self._quotas.refusal(self.role, name, wait_ms)
-        self._take("callsPerSecond", 1, now_ms)
+        maximum = self._quota.calls_in_flight_max
+        if maximum is not None and self.in_flight_count >= maximum:
+            raise self._quotas.refusal(self.role, "callsInFlightMax", self._quotas.retry_after_ms())
+        if self._buckets:
+            now_ms = self._quotas.clock.elapsed_ms()
+            for name, bucket in self._buckets.items():
+                if (wait_ms := bucket.wait_ms(now_ms)) > 0:
+                    raise self._quotas.refusal(self.role, name, wait_ms)
+            self._take("callsPerSecond", 1, now_ms)
+        self.in_flight_count += 1
+
+    def end_call(self) -> None:
+        """Note the end of a call that :meth:`begin_call` has counted, however it ended."""
+        self.in_flight_count -= 1
 
     async def begin_request(self) -> None:
         """Count a request of a stream, as soon as no rate is used up."""
@@ -184,11 +194,19 @@ class PrincipalQuotas:
         usage = self._usage.get(role)
         if usage is None:
             if len(self._usage) >= PRINCIPALS_MAX:
-                self._usage.popitem(last=False)
+                self._forget_one()
             usage = self._usage[role] = PrincipalUsage(role, self._quota_of(role), self)
         else:
             self._usage.move_to_end(role)
         return usage
+
+    def _forget_one(self) -> None:
+        for _ in range(len(self._usage)):
+            role = next(iter(self._usage))
+            if not self._usage[role].in_flight_count:
+                break
+            self._usage.move_to_end(role)
+        self._usage.popitem(last=False)
 
     def adopt(self, quotas: Quotas) -> None:
         """Use other quotas from now on, also for calls under way."""

@@ -1,7 +1,7 @@
 """Quotas of principals, and the file that sets them.
 
     {
-      "default": {"callsPerSecond": 500, "openTrackersMax": 1000},
+      "default": {"callsPerSecond": 500, "callsInFlightMax": 300, "openTrackersMax": 100},
       "roles": {
         "shop": {"callsPerSecond": 5000, "indexesPerSecond": 200000, "bytesPerSecond": 20000000},
         "batch": {"pendingIndexesMax": 50000000}
@@ -39,6 +39,8 @@ class Quota:
     """Positions in requests, and positions handed out."""
     bytes_per_second: int | None = None
     """Bytes of requests and answers."""
+    calls_in_flight_max: int | None = None
+    """Calls that are being answered, idle streams and waiting polls among them, and HTTP requests."""
     open_trackers_max: int | None = None
     """Trackers that the principal was the last to open."""
     pending_indexes_max: int | None = None
