@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.core.core import TrackerCore
+from delayed_tracker.core.engine.effect_results import MergeFailed
 from delayed_tracker.core.engine.effects import DeleteSnapshots, LoadSegments, MergeSnapshots, StoreSnapshot
 from delayed_tracker.core.rules.recovery import (
     RecoverableBucket,
@@ -460,14 +461,14 @@ def bucket_bits(one: RecoverableBucket) -> PositionBitmap:
     return bits
 
 
-def test_a_foreign_bucket_is_merged_only_when_its_rows_are_known():
-    """Until then its bits may have positions without a row, for which a merge would take it for lost."""
+def test_a_foreign_bucket_that_cannot_be_merged_stays_with_its_positions():
+    """The merge is told which source is foreign; what cannot be merged is left out, and comes when it is due."""
     snapshot = sealed_of([(2_000, 1, 0), (9_000, 1, 1)])
-    shell = foreign_shell(snapshot, [(1, 0)], [(1, 1), (1, 7)], max_num_buckets=1, min_index_count_per_bucket=1)
+    shell = foreign_shell(snapshot, [(1, 0)], [(1, 1)], max_num_buckets=1, min_index_count_per_bucket=1)
     shell.add((50_000, 2, 0), (60_000, 3, 0))
-    shell.perform_all()
-    assert shell.asked(MergeSnapshots) == []
-    shell.pass_time(8_500)
-    shell.perform_all()
-    assert not shell.contains((1, 7))[0]
-    shell.core.check()
+    shell.store()
+    (merge,) = shell.asked(MergeSnapshots)
+    assert [source.is_foreign for source in merge.sources] == [True, False]
+    assert shell.core.apply(MergeFailed(merge.effect_id, (), too_large=True), shell.now)
+    assert shell.drain() == [(2_000, 1, 0), (9_000, 1, 1), (50_000, 2, 0), (60_000, 3, 0)]
+    assert not shell.core.replay_required

@@ -71,7 +71,7 @@ class MergeSource:
     Lent until the result is reported: do not change it.
     """
     is_foreign: bool = False
-    """True if its segments may be out of time order: it cannot be merged then, and is not lost."""
+    """True if its segments may be out of time order, or lack positions of its bitmaps: it is not merged then, nor lost."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -89,7 +89,7 @@ class BucketMerger:
         sealed = [
             bucket
             for bucket in self._state.members.buckets.values()
-            if bucket.state is BucketState.SEALED and not bucket.snapshot_lost and not _may_lack_rows(bucket)
+            if bucket.state is BucketState.SEALED and not bucket.snapshot_lost
         ]
         sealed.sort(key=lambda bucket: (*_range(bucket), bucket.key))
         # A group is obsolete when one of its buckets is gone.
@@ -223,12 +223,6 @@ class BucketMerger:
         waits = self._effect_id is not None or self._retry_at_ms is not None
         if over and not waits and self._barren_at != self._state.sealed_changes:
             raise InvariantViolation("there are too many buckets, and no merge is in flight or planned")
-
-
-def _may_lack_rows(bucket: Bucket) -> bool:
-    """Return True for a foreign bucket that is not loaded to its end: its bits may have positions that no segment has."""
-    snapshot = bucket.snapshot
-    return snapshot is not None and snapshot.is_foreign and snapshot.next_min_ms is not None
 
 
 def _range(bucket: Bucket) -> tuple[Position, Position]:

@@ -41,7 +41,7 @@ class MergeSourceLost(DelayedTrackerError):
 
 
 class MergeUnfit(DelayedTrackerError):
-    """A foreign source has its segments out of time order, as Pulsar may have written them."""
+    """A foreign source has its segments out of time order, or a position without a row, as Pulsar may have written it."""
 
     reason = "MERGE_UNFIT"
 
