@@ -2,6 +2,7 @@
 
 import asyncio
 
+import grpc
 import pytest
 
 from delayed_tracker.service.limits import ServiceLimits
@@ -13,6 +14,8 @@ from tests.service.harness.shell import elapse, failing, running_service, settle
 
 WINDOW = 10
 EACH = 4
+TAKERS = 3
+"""Polls that fill the window, together."""
 
 
 @pytest.fixture
@@ -53,6 +56,7 @@ async def test_polls_that_wait_hand_off_no_more_than_the_window(service, log, mo
     with monkeypatch.context() as patch:
         patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
         await elapse(service.clock, 2_000)
+        await until(lambda: sum(poll.done() for poll in polls) == TAKERS)
         await settle()
         taken = sum(poll.result() for poll in polls if poll.done())
         assert WINDOW <= taken == service.registry.log.unwritten_removed_count < WINDOW + EACH
@@ -72,6 +76,49 @@ async def test_a_poll_with_a_lease_does_not_wait_behind_a_hand_off(service, log,
         patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
         await elapse(service.clock, 2_000)
         assert await leased == EACH
-        assert sum(poll.done() for poll in hand_offs) == 3
+        await until(lambda: sum(poll.done() for poll in hand_offs) == TAKERS)
     await elapse(service.clock, 60_000)
     assert await hand_offs[-1] == 0, "its time was over, and the rest is leased"
+
+
+async def test_a_poll_that_waits_for_the_window_keeps_to_its_time(service, log, monkeypatch):
+    """The log does not work for longer than the poll waits."""
+    epoch = await opened(service)
+    await due_in_a_second(service, epoch, 6 * EACH)
+    polls = [polled(service, epoch) for _ in range(6)]
+    await until(lambda: service.registry.waiting_poll_count == 6)
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
+        await elapse(service.clock, 2_000)
+        await until(lambda: sum(poll.done() for poll in polls) == TAKERS)
+        waiting = [poll for poll in polls if not poll.done()]
+        assert service.registry.waiting_poll_count == len(waiting) > 0
+        await elapse(service.clock, 30_000)
+        assert [await poll for poll in waiting] == [0] * len(waiting)
+    await elapse(service.clock, 10_000)
+
+
+@pytest.mark.parametrize("end", ["open", "clear"])
+async def test_a_poll_that_waits_for_the_window_is_told_its_end(service, log, monkeypatch, end):
+    """The tracker is taken over or cleared while the log does not work."""
+    epoch = await opened(service)
+    await due_in_a_second(service, epoch, 6 * EACH)
+    polls = [polled(service, epoch) for _ in range(6)]
+    await until(lambda: service.registry.waiting_poll_count == 6)
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
+        await elapse(service.clock, 2_000)
+        await until(lambda: sum(poll.done() for poll in polls) == TAKERS)
+        waiting = [poll for poll in polls if not poll.done()]
+        clearing = pb.ClearMessagesRequest(tracker=REF, epoch=epoch)
+        ending = asyncio.ensure_future(opened(service) if end == "open" else _cleared(service, clearing))
+        for poll in waiting:
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await poll
+            assert ended.value.code() in {grpc.StatusCode.ABORTED, grpc.StatusCode.FAILED_PRECONDITION}
+    await elapse(service.clock, 10_000)
+    await ending
+
+
+async def _cleared(service, request):
+    return await service.stub.ClearMessages(request)

@@ -279,6 +279,35 @@ async def test_a_tracker_that_is_closed_during_a_commit_that_fails_holds_up_nobo
     assert (life.writer.failure, life.writer.pending_bytes) == (None, 0)
 
 
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_window_ends_with_what_was_in_it(life, clock, fails):
+    """A tracker that is closed has nothing to write, and no commit would end its window for the others."""
+    tracker, other = await life.tracker(), await life.tracker(OTHER)
+    gate = life.log.before["append"] = Gate()
+    life.add(tracker, removed())
+    if fails:
+        life.writer.write_now()
+        await settle()
+        life.log.after["append"] = failing(StorageUnavailable("one commit fails"))
+    life.writer.retire(tracker)
+    gate.open()
+    await elapse(clock, 60_000)
+    assert not life.writer.window_is_full
+    await life.writer.wait_for_window(other)
+
+
+async def test_an_error_that_nobody_expects_holds_up_nobody_for_long(life, clock):
+    """Who waits for the window goes on with the next commit, which comes by itself."""
+    tracker = await life.tracker()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
+    life.log.before["append"] = failing(RuntimeError("a bug"), RuntimeError("again"))
+    life.add(tracker, removed(10))
+    waiting = asyncio.create_task(life.writer.wait_for_window(tracker))
+    await elapse(clock, 60_000)
+    await waiting
+    assert life.log.calls.count("append") == 3
+
+
 async def test_an_error_that_nobody_expects_loses_nothing(life, clock):
     """Callers are told that the outcome is unknown, and the next commit has the records."""
     tracker = await life.tracker()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from delayed_tracker.core.values.columns import IndexColumns
+from delayed_tracker.core.values.verb_results import BucketState
 from delayed_tracker.service.errors import Overloaded
 from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
@@ -217,6 +218,44 @@ async def test_a_seal_empties_the_log_however_little_it_has(make, clock, log):
     await add(host, opened.epoch, clock, 1, ledger=6)
     await elapse(clock, 60_000)
     assert host.log_bytes, "what comes later stays until it is sealed"
+
+
+async def test_a_seal_does_not_cut_what_comes_later(storage, clock, log):
+    """Each stored snapshot of a busy tracker would cost a checkpoint else."""
+    registry = make_registry(storage, clock, add_log=log)
+    await registry.start()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 1)
+    host.seal(opened.epoch)
+    for ledger in range(2, 42):
+        await add(host, opened.epoch, clock, 7, ledger=ledger)
+        await settle()
+    assert host.stats().bucket_count > 20
+    assert registry.log_keeper.checkpoint_count <= 3
+    await registry.close()
+
+
+@pytest.mark.parametrize("operation", ["list_bucket_snapshots", "replace"])
+async def test_an_outage_with_a_full_log_leaves_one_bucket_of_each_tracker(
+    make, storage, clock, log, *, operation, monkeypatch
+):
+    """What failed is tried again each second, but not sealed again before it is stored."""
+    monkeypatch.setattr("delayed_tracker.service.trackers.log_keeper._GROWTH_SHARE", 1)
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 2_000)
+    again = await restarted(registry, storage, clock, **options(log, int(1.9 * host.log_bytes)))
+    other, other_opened = await open_tracker(again, OTHER)
+    for name in (operation, "create_bucket_snapshot"):
+        storage.before[name] = failing(*[StorageUnavailable("down")] * 10**6)
+    for ledger in range(50):
+        await add(other, other_opened.epoch, clock, 1, ledger=10 + ledger)
+        await elapse(clock, 500)
+    states = [bucket.state for bucket in other._gate.core._state.members.buckets.values()]
+    assert states.count(BucketState.SEALING) <= 1
+    storage.before.clear()
+    await elapse(clock, 60_000)
+    await again.close()
 
 
 def _failing_later(storage, name):

@@ -179,6 +179,8 @@ class LogWriter:
             self._task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             task.get_loop().call_exception_handler({"message": "the writer of the add log failed", "exception": error})
+            if not self._closing:  # after a pause, since a bug may come again at once
+                self._clock.call_later(_BACKOFF_MAX_MS, self.write_now)
 
     async def _write(self) -> None:
         try:
@@ -247,6 +249,7 @@ class LogWriter:
         self._waiting = dict.fromkeys(tracker for tracker in trackers if not tracker.is_lost) | self._waiting
         if self._commit_window_begun_ms is not None:  # a failed commit does not begin the window anew
             self._window_begun_ms, self._commit_window_begun_ms = self._commit_window_begun_ms, None
+        self._end_empty_window()
         for tracker in list(self._waiting):
             tracker.fail_waiters(error)
 
@@ -306,7 +309,13 @@ class LogWriter:
         _, _, record_bytes = tracker.unwritten()
         self.pending_bytes -= record_bytes
         self.unwritten_removed_count -= tracker.lose()
+        self._end_empty_window()
         self._call_window_waiters()
+
+    def _end_empty_window(self) -> None:
+        """Forget when the window began once nothing is in it: no commit would do so."""
+        if not self.unwritten_removed_count:
+            self._window_begun_ms = self._commit_window_begun_ms = None
 
     async def close(self) -> None:
         """Write what waits, without a pause, and return. What could not be written stays unwritten."""

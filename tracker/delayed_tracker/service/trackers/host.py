@@ -4,6 +4,7 @@ Every verb goes through the tracker's gate (``gate``), and so do the results of 
 the opening and closing of a tracker.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 
@@ -320,11 +321,11 @@ class TrackerHost:
             LogBroken: nothing can be handed off until the service was restarted.
             PollEnded, ShuttingDown: the wait ended.
         """
-        ends_ms = self._shared.clock.elapsed_ms() + wait_ms
+        ends_ms, left_ms = self._shared.clock.elapsed_ms() + wait_ms, None
         while True:
-            if not lease_ms:
-                # Right before each attempt: what is handed off is consumed.
-                await self.wait_for_window()
+            # Right before each attempt: what is handed off is consumed.
+            if not lease_ms and self._gate.window_is_full and not await self._window_opened(left_ms):
+                return Delivery(IndexColumns.empty())
             self._gate.require_core(epoch)
             # Earlier polls that wait come first.
             if not self._gate.polls:
@@ -338,12 +339,31 @@ class TrackerHost:
                 self._gate.arm(self._gate.require_core(epoch))
                 while await waiting.notified():
                     if not lease_ms and self._gate.window_is_full:
+                        left_ms = max(ends_ms - self._shared.clock.elapsed_ms(), 0)
                         break  # out of the queue, so that the next poll may take what is due under a lease
                     delivery, answers = self._pop(epoch, max_count, lease_ms, abandoned)
                     if answers:
                         return delivery
                 else:
                     return Delivery(IndexColumns.empty())
+
+    async def _window_opened(self, left_ms: float | None) -> bool:
+        """Wait until positions may be consumed. Return False if the time is over before; None waits without a limit.
+
+        Raises:
+            Overloaded, LogBroken, PollEnded, ShuttingDown: as of a poll.
+        """
+        with self._gate.polls.aside(left_ms) as waiting:
+            opening = asyncio.ensure_future(self.wait_for_window())
+            opening.add_done_callback(lambda _: waiting.notify())
+            try:
+                if not await waiting.notified():
+                    return False
+                await opening
+            finally:
+                opening.cancel()
+                await asyncio.wait([opening])
+            return True
 
     def divide(self, epoch: int, delivery: Delivery, counts: Sequence[int]) -> list[Delivery]:
         """Split the delivery that a poll has just taken into several, each under its own lease.
@@ -443,6 +463,12 @@ class TrackerHost:
             count = core.seal_open_buckets(now)
         self._shared.empty_log(self.key)
         return count
+
+    @property
+    def sealing_count(self) -> int:
+        """Positions that are being stored, or wait for another attempt; 0 unless the core is in memory."""
+        core = self._gate.sound_core
+        return 0 if core is None else core.unstored_counts()[1]
 
     def seal_open_buckets(self) -> int:
         """Seal the mutable bucket and the late positions at any size, because memory or the log is full of them.

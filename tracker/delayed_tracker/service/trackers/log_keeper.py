@@ -38,6 +38,11 @@ class LoggedTracker(Protocol):
         """Bytes that the log has of it."""
         ...
 
+    @property
+    def sealing_count(self) -> int:
+        """Positions that are being stored, or wait for another attempt."""
+        ...
+
     def cuttable_log_bytes(self) -> int:
         """Return the bytes that a checkpoint would free."""
         ...
@@ -125,11 +130,12 @@ class LogKeeper:
 
     def stored(self, key: TrackerKey, log_bytes: int) -> None:
         """Look at a tracker whose snapshot was stored, unless its records are few: a checkpoint is a write, too."""
+        self._sealing.discard(key)
         if log_bytes >= self.growth_bytes or self._is_half_full or key in self._emptying:
             self._look_at(key, log_bytes)
 
     def empty(self, key: TrackerKey) -> None:
-        """Cut the records of a tracker, however few, now and when what is sealed is stored; until none is left."""
+        """Cut the records of a tracker, however few, now and when what is sealed is stored."""
         self._emptying.add(key)
         self._wanted[key] = None
         self._begin()
@@ -172,7 +178,8 @@ class LogKeeper:
         while self._wanted and not self._closing:
             wanted, self._wanted = self._wanted, {}
             for tracker in [tracker for tracker in self._trackers() if tracker.key in wanted]:
-                self._sealing.discard(tracker.key)
+                if not tracker.sealing_count:  # what was sealed is stored, or gone
+                    self._sealing.discard(tracker.key)
                 if not await self._checkpoint(tracker):
                     failed[tracker.key] = None
         if self._is_half_full and not self._closing:
@@ -190,7 +197,7 @@ class LogKeeper:
                 return False
             self.checkpoint_count += 1
             self._looked_at[key] = tracker.log_bytes
-        if not tracker.log_bytes:
+        if not tracker.sealing_count:  # what was sealed is stored, and cut; what came later stays
             self._emptying.discard(key)
         return True
 
@@ -203,11 +210,12 @@ class LogKeeper:
             if wanted <= 0:
                 break
             wanted -= tracker.log_bytes
-            if tracker.seal_open_buckets():
-                self._sealing.add(tracker.key)
+            # Once, until that is stored: an outage would leave a bucket for each attempt.
+            if not tracker.sealing_count and tracker.seal_open_buckets():
                 self._wanted[tracker.key] = None
-            else:  # no snapshot will be stored that would have it looked at
+            else:
                 consumed.append(tracker)
+            self._sealing.add(tracker.key)
         if wanted > 0 and self.unloaded and self._relief is None:
             # In a task of its own: recoveries may take long, and open trackers are checkpointed meanwhile.
             self._relief = asyncio.get_running_loop().create_task(self._relieve_unloaded(wanted))

@@ -85,13 +85,15 @@ class PollLimiter:
 class PollQueue:
     """Waiting polls of one tracker."""
 
-    __slots__ = ("_clock", "_limiter", "_waiting")
+    __slots__ = ("_aside", "_clock", "_limiter", "_waiting")
 
     def __init__(self, clock: Clock, limiter: PollLimiter) -> None:
         self._clock = clock
         self._limiter = limiter
         # A list: an empty deque takes 600 bytes, and there are tens of thousands of idle trackers.
         self._waiting: list[WaitingPoll] = []
+        self._aside: frozenset[WaitingPoll] = frozenset()
+        """Polls that wait for something else than messages."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -116,6 +118,25 @@ class PollQueue:
             # This poll may have been called without trying, or may have left positions for the next one.
             self.notify_first()
 
+    @contextmanager
+    def aside(self, wait_ms: float | None) -> Iterator[WaitingPoll]:
+        """Wait in the block for something else than messages, without a place in the queue. None waits without a limit.
+
+        Raises:
+            Overloaded: too many polls wait already.
+        """
+        self._limiter.enter()
+        poll = WaitingPoll()
+        self._aside |= {poll}
+        timer = None if wait_ms is None else self._clock.call_later(wait_ms, poll.expire)
+        try:
+            yield poll
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._aside -= {poll}
+            self._limiter.leave()
+
     def notify_first(self) -> None:
         """Let the first poll in the queue try."""
         if self._waiting:
@@ -123,5 +144,5 @@ class PollQueue:
 
     def end_all(self, error: Callable[[], ServiceError]) -> None:
         """End every wait, each with a new error."""
-        for poll in self._waiting:
+        for poll in (*self._waiting, *self._aside):
             poll.end(error())
