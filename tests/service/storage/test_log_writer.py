@@ -297,7 +297,7 @@ async def test_a_window_ends_with_what_was_in_it(life, clock, fails):
 
 
 async def test_an_error_that_nobody_expects_holds_up_nobody_for_long(life, clock):
-    """Who waits for the window goes on with the next commit, which comes by itself."""
+    """Callers that wait for the window go on with the next commit, which comes by itself."""
     tracker = await life.tracker()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
     life.log.before["append"] = failing(RuntimeError("a bug"), RuntimeError("again"))

@@ -239,7 +239,7 @@ async def test_a_seal_does_not_cut_what_comes_later(storage, clock, log):
 async def test_an_outage_with_a_full_log_leaves_one_bucket_of_each_tracker(
     make, storage, clock, log, *, operation, monkeypatch
 ):
-    """What failed is tried again each second, but not sealed again before it is stored."""
+    """A failure is tried again each second, but nothing is sealed again before it is stored."""
     monkeypatch.setattr("delayed_tracker.service.trackers.log_keeper._GROWTH_SHARE", 1)
     registry = await make()
     host, opened = await open_tracker(registry)
