@@ -115,14 +115,17 @@ class Dispatcher:
     async def poll(self):
         hand_off = self.random.random() < 0.2
         wait_ms = self.random.choice((0, 0, 1_000))
-        task = asyncio.create_task(
-            self.host.poll(
-                self.epoch,
-                max_count=self.random.randrange(1, 20),
-                wait_ms=wait_ms,
-                lease_ms=0 if hand_off else LEASE_MS,
-            )
+        polling = self.host.poll(
+            self.epoch,
+            max_count=self.random.randrange(1, 20),
+            wait_ms=wait_ms,
+            lease_ms=0 if hand_off else LEASE_MS,
         )
+        await self.begin_poll(polling)
+
+    async def begin_poll(self, polling):
+        """Start a poll, which is audited when it is answered, and cancel some right after they began."""
+        task = asyncio.create_task(polling)
         task.add_done_callback(self._polled)
         self.polls.append(task)
         if self.random.random() < 0.1:
@@ -139,12 +142,16 @@ class Dispatcher:
         except AssertionError as error:
             self.failures.append(error)
 
+    def part_of_a_lease(self):
+        """Return a random lease, what is left of it, and a random part of that, ascending."""
+        lease_id = self.random.choice(sorted(self.leases))
+        _, positions = self.leases[lease_id]
+        return lease_id, positions, sorted(position for position in positions if self.random.random() < 0.7)
+
     def settle_lease(self):
         if not self.leases:
             return
-        lease_id = self.random.choice(sorted(self.leases))
-        _, positions = self.leases[lease_id]
-        chosen = sorted(position for position in positions if self.random.random() < 0.7)
+        lease_id, positions, chosen = self.part_of_a_lease()
         columns = PositionColumns.of(chosen)
         if self.random.random() < 0.6:
             outcome = self.host.ack(self.epoch, lease_id, columns)

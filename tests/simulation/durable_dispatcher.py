@@ -12,7 +12,7 @@ from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.service.errors import PollEnded, Recovering
 from delayed_tracker.service.trackers.gate import HostState
 from delayed_tracker.storage.errors import StorageError
-from tests.service.harness.shell import KEY, settle
+from tests.service.harness.shell import KEY
 from tests.simulation.dispatcher import LEASE_MS
 from tests.simulation.world import World
 
@@ -154,20 +154,13 @@ class DurableDispatcher(World):
     async def poll(self):
         hand_off = self.random.random() < 0.2
         poll = self._hand_off if hand_off else self._poll
-        task = asyncio.create_task(
-            poll(
-                self.epoch,
-                max_count=self.random.randrange(1, BATCH_MAX),
-                wait_ms=self.random.choice((0, 0, 1_000)),
-                lease_ms=0 if hand_off else LEASE_MS,
-            )
+        polling = poll(
+            self.epoch,
+            max_count=self.random.randrange(1, BATCH_MAX),
+            wait_ms=self.random.choice((0, 0, 1_000)),
+            lease_ms=0 if hand_off else LEASE_MS,
         )
-        task.add_done_callback(self._polled)
-        self.polls.append(task)
-        if self.random.random() < 0.1:
-            await asyncio.sleep(0)
-            task.cancel()
-        await settle()
+        await self.begin_poll(polling)
 
     async def _poll(self, epoch, **terms):
         try:
@@ -195,9 +188,7 @@ class DurableDispatcher(World):
     def settle_lease(self):
         if not self.leases:
             return
-        lease_id = self.random.choice(sorted(self.leases))
-        _, positions = self.leases[lease_id]
-        chosen = sorted(position for position in positions if self.random.random() < 0.7)
+        lease_id, positions, chosen = self.part_of_a_lease()
         if self.random.random() < 0.4:
             # The whole lease, in the order of the hand-out, as most dispatchers acknowledge.
             chosen = [position for position in self.in_order.get(lease_id, ()) if position in positions]

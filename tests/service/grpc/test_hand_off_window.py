@@ -1,6 +1,7 @@
 """Hand-offs wait for the consumption window right before they take positions, however long they have waited already."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import grpc
 import pytest
@@ -42,21 +43,30 @@ async def _count(service, request):
     return len((await service.stub.PollScheduledMessages(request)).entry_ids)
 
 
-async def due_in_a_second(service, epoch, count):
+async def waiting_hand_offs(service, count):
+    """Begin hand-offs that wait for as many messages as they take, which are due in a second; return the epoch and them."""
+    epoch = await opened(service)
     now_ms = service.clock.now_ms()
-    await service.stub.AddMessages(add(epoch, *((now_ms + 1_000, 1, entry) for entry in range(count))))
+    await service.stub.AddMessages(add(epoch, *((now_ms + 1_000, 1, entry) for entry in range(count * EACH))))
+    polls = [polled(service, epoch) for _ in range(count)]
+    await until(lambda: service.registry.waiting_poll_count == count)
+    return epoch, polls
+
+
+@asynccontextmanager
+async def log_down_when_due(service, log, monkeypatch, hand_offs):
+    """Let the log fail in the block, which begins when the messages are due and hand-offs have filled the window."""
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
+        await elapse(service.clock, 2_000)
+        await until(lambda: sum(poll.done() for poll in hand_offs) == TAKERS)
+        yield
 
 
 async def test_polls_that_wait_hand_off_no_more_than_the_window(service, log, monkeypatch):
     """The log fails before the messages are due; they are handed off when it works again."""
-    epoch = await opened(service)
-    await due_in_a_second(service, epoch, 40)
-    polls = [polled(service, epoch) for _ in range(10)]
-    await until(lambda: service.registry.waiting_poll_count == 10)
-    with monkeypatch.context() as patch:
-        patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
-        await elapse(service.clock, 2_000)
-        await until(lambda: sum(poll.done() for poll in polls) == TAKERS)
+    _, polls = await waiting_hand_offs(service, 10)
+    async with log_down_when_due(service, log, monkeypatch, polls):
         await settle()
         taken = sum(poll.result() for poll in polls if poll.done())
         assert WINDOW <= taken == service.registry.log.unwritten_removed_count < WINDOW + EACH
@@ -66,31 +76,19 @@ async def test_polls_that_wait_hand_off_no_more_than_the_window(service, log, mo
 
 async def test_a_poll_with_a_lease_does_not_wait_behind_a_hand_off(service, log, monkeypatch):
     """A lease consumes nothing."""
-    epoch = await opened(service)
-    await due_in_a_second(service, epoch, 4 * EACH)
-    hand_offs = [polled(service, epoch) for _ in range(4)]
-    await until(lambda: service.registry.waiting_poll_count == 4)
+    epoch, hand_offs = await waiting_hand_offs(service, 4)
     leased = polled(service, epoch, lease_ms=60_000)
     await until(lambda: service.registry.waiting_poll_count == 5)
-    with monkeypatch.context() as patch:
-        patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
-        await elapse(service.clock, 2_000)
+    async with log_down_when_due(service, log, monkeypatch, hand_offs):
         assert await leased == EACH
-        await until(lambda: sum(poll.done() for poll in hand_offs) == TAKERS)
     await elapse(service.clock, 60_000)
     assert await hand_offs[-1] == 0, "its time was over, and the rest is leased"
 
 
 async def test_a_poll_that_waits_for_the_window_keeps_to_its_time(service, log, monkeypatch):
     """The log does not work for longer than the poll waits."""
-    epoch = await opened(service)
-    await due_in_a_second(service, epoch, 6 * EACH)
-    polls = [polled(service, epoch) for _ in range(6)]
-    await until(lambda: service.registry.waiting_poll_count == 6)
-    with monkeypatch.context() as patch:
-        patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
-        await elapse(service.clock, 2_000)
-        await until(lambda: sum(poll.done() for poll in polls) == TAKERS)
+    _, polls = await waiting_hand_offs(service, 6)
+    async with log_down_when_due(service, log, monkeypatch, polls):
         waiting = [poll for poll in polls if not poll.done()]
         assert service.registry.waiting_poll_count == len(waiting) > 0
         await elapse(service.clock, 30_000)
@@ -101,14 +99,8 @@ async def test_a_poll_that_waits_for_the_window_keeps_to_its_time(service, log, 
 @pytest.mark.parametrize("end", ["open", "clear"])
 async def test_a_poll_that_waits_for_the_window_is_told_its_end(service, log, monkeypatch, end):
     """The tracker is taken over or cleared while the log does not work."""
-    epoch = await opened(service)
-    await due_in_a_second(service, epoch, 6 * EACH)
-    polls = [polled(service, epoch) for _ in range(6)]
-    await until(lambda: service.registry.waiting_poll_count == 6)
-    with monkeypatch.context() as patch:
-        patch.setattr(log, "append", failing(*[StorageUnavailable("down")] * 1_000))
-        await elapse(service.clock, 2_000)
-        await until(lambda: sum(poll.done() for poll in polls) == TAKERS)
+    epoch, polls = await waiting_hand_offs(service, 6)
+    async with log_down_when_due(service, log, monkeypatch, polls):
         waiting = [poll for poll in polls if not poll.done()]
         clearing = pb.ClearMessagesRequest(tracker=REF, epoch=epoch)
         ending = asyncio.ensure_future(opened(service) if end == "open" else _cleared(service, clearing))

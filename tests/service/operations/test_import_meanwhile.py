@@ -37,6 +37,22 @@ async def half_sent(service, sent):
     return call
 
 
+async def refused_with(service, call, rest):
+    """Send the rest of an import, and return the reason of its refusal when it has ended in the service."""
+    for request in rest:
+        # After a refusal between two requests the call takes no more of them. If it ends during a write, gRPC's client
+        # loses the reason.
+        if not call.done():
+            await call.write(request)
+            await settle()
+    with suppress(asyncio.InvalidStateError):
+        await call.done_writing()
+    _, info, _ = await refused(call)
+    await until(lambda: not service.registry.imports)
+    await settle()
+    return info.reason
+
+
 async def test_a_second_import_is_refused_while_one_is_under_way(service, two):
     """The second import is refused, and the first one goes on."""
     sent = requests(*two)
@@ -83,18 +99,7 @@ async def test_an_import_is_fenced_by_who_changes_the_tracker_meanwhile(service,
         case "deleted":
             await service.stub.DeleteTracker(pb.DeleteTrackerRequest(tracker=REF, epoch=epoch))
     state = await catalogued(service)
-    for request in sent[4:]:
-        # After a refusal between two requests the call takes no more of them. If it ends during a write, gRPC's client
-        # loses the reason.
-        if not call.done():
-            await call.write(request)
-            await settle()
-    with suppress(asyncio.InvalidStateError):
-        await call.done_writing()
-    _, info, _ = await refused(call)
-    assert info.reason in {"FENCED", "TRACKER_NOT_OPEN"}
-    await until(lambda: not service.registry.imports)
-    await settle()
+    assert await refused_with(service, call, sent[4:]) in {"FENCED", "TRACKER_NOT_OPEN"}
     assert await catalogued(service) == state
     assert await stored_ids(service) == {entry.bucket_id for entry in state.entries}
 
@@ -111,16 +116,7 @@ async def test_who_opens_a_tracker_that_was_not_open_fences_the_import(service, 
     epoch = await opened(service)
     await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + FAR_MS, 2, 0)))
     pending = (await stats_of(service)).pending_count
-    for request in sent[4:]:
-        if not call.done():
-            await call.write(request)
-            await settle()
-    with suppress(asyncio.InvalidStateError):
-        await call.done_writing()
-    _, info, _ = await refused(call)
-    assert info.reason == "FENCED"
-    await until(lambda: not service.registry.imports)
-    await settle()
+    assert await refused_with(service, call, sent[4:]) == "FENCED"
     assert (await stats_of(service)).pending_count == pending
     assert (await service.stub.AddMessages(add(epoch, (service.clock.now_ms() + FAR_MS, 3, 0)))).added_count == 1
     assert await stored_ids(service) == {entry.bucket_id for entry in (await catalogued(service)).entries}

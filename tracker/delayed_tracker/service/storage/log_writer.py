@@ -193,20 +193,21 @@ class LogWriter:
         backoff_ms = float(self.limits.storage_backoff_ms)
         while self._waiting:
             batch, parts = self._batch()
+            trackers = [tracker for tracker, _, _ in batch]
             self._commit_window_begun_ms = self._window_begun_ms
             if not self._waiting:  # else consumed positions may be among what this commit leaves
                 self._window_begun_ms = None
             try:
                 refused = await self.log.append(parts, writer=self.name)
             except StorageError as error:
-                self._failed(error, [tracker for tracker, _, _ in batch])
+                self._failed(error, trackers)
                 if isinstance(error, LogBroken) or self._closing:
                     return
                 await self._pause(backoff_ms * (0.5 + self._rng.random() / 2))
                 backoff_ms = min(2 * backoff_ms, _BACKOFF_MAX_MS)
                 continue
             except Exception as error:
-                self._put_back([tracker for tracker, _, _ in batch], StorageUnavailable(f"an internal error: {error}"))
+                self._put_back(trackers, StorageUnavailable(f"an internal error: {error}"))
                 raise
             backoff_ms = float(self.limits.storage_backoff_ms)
             self._succeeded(batch, set(refused))

@@ -39,9 +39,10 @@ class Checkpoints:
 
         def look() -> Consumption:
             core = self._gate.require_core()
-            counts.update((bucket_id, tracked_count) for bucket_id, (tracked_count, _) in core.stored_counts().items())
+            stored = core.stored_counts()
+            counts.update((bucket_id, tracked_count) for bucket_id, (tracked_count, _) in stored.items())
             mark = self._mark(core, core.contained_through())
-            return Consumption(self._changed(core), mark=mark)
+            return Consumption(self._changed(core, stored), mark=mark)
 
         with suppress(TrackerNotOpen, TrackerBroken), self._gate.held():
             recorded = await self._gate.runner.writer.record_consumed(look)
@@ -56,7 +57,9 @@ class Checkpoints:
             return
         runner = self._gate.runner
         mark = None if self._gate.log is None else self._mark(core, core.contained_through())
-        consumption = Consumption(self._changed(core), core.undeleted() | runner.stale_catalogue_ids, mark)
+        consumption = Consumption(
+            self._changed(core, core.stored_counts()), core.undeleted() | runner.stale_catalogue_ids, mark
+        )
         # A catalogue that has nothing to learn may be busy, and the close need not wait for it.
         if consumption.is_empty:
             return
@@ -64,11 +67,16 @@ class Checkpoints:
         if recorded is not None and mark is not None:
             await self._gate.cut_log(mark.number)
 
-    def _changed(self, core: TrackerCore) -> Mapping[int, PositionBitmap]:
-        """Return what each stored bucket tracks of which the catalogue may not know what is consumed."""
+    def _changed(self, core: TrackerCore, stored: Mapping[int, tuple[int, int]]) -> Mapping[int, PositionBitmap]:
+        """Return what each stored bucket tracks of which the catalogue may not know what is consumed.
+
+        Args:
+            core: of the tracker.
+            stored: its ``stored_counts``.
+        """
         changed = [
             bucket_id
-            for bucket_id, (tracked_count, sealed_count) in core.stored_counts().items()
+            for bucket_id, (tracked_count, sealed_count) in stored.items()
             if self._recorded.get(bucket_id, sealed_count) != tracked_count
         ]
         return core.remaining(changed) if changed else {}

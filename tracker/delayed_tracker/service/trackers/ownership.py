@@ -57,7 +57,7 @@ class Ownership:
         is_first, self.is_unclaimed = self.is_unclaimed, False
         if is_first:
             recovered_count = self._gate.require_core().stats().recovered_count
-        # If not, the recovery has recorded an epoch that nobody uses yet.
+        # The first owner takes the epoch that the recovery has recorded, unless an import uses it.
         if self._is_epoch_used or not is_first:
             with self._gate.held():
                 await self._raise_epoch(owner)

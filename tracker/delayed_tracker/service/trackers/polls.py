@@ -105,18 +105,14 @@ class PollQueue:
         Raises:
             Overloaded: too many polls wait already.
         """
-        self._limiter.enter()
-        poll = WaitingPoll()
-        self._waiting.append(poll)
-        timer = self._clock.call_later(wait_ms, poll.expire)
-        try:
-            yield poll
-        finally:
-            timer.cancel()
-            self._waiting.remove(poll)
-            self._limiter.leave()
-            # This poll may have been called without trying, or may have left positions for the next one.
-            self.notify_first()
+        with self._begin(wait_ms) as poll:
+            self._waiting.append(poll)
+            try:
+                yield poll
+            finally:
+                self._waiting.remove(poll)
+                # This poll may have been called without trying, or may have left positions for the next one.
+                self.notify_first()
 
     @contextmanager
     def aside(self, wait_ms: float | None) -> Iterator[WaitingPoll]:
@@ -125,16 +121,24 @@ class PollQueue:
         Raises:
             Overloaded: too many polls wait already.
         """
+        with self._begin(wait_ms) as poll:
+            self._aside |= {poll}
+            try:
+                yield poll
+            finally:
+                self._aside -= {poll}
+
+    @contextmanager
+    def _begin(self, wait_ms: float | None) -> Iterator[WaitingPoll]:
+        """Count one poll for the time of the block, and end its wait when its time is over. Raises Overloaded."""
         self._limiter.enter()
         poll = WaitingPoll()
-        self._aside |= {poll}
         timer = None if wait_ms is None else self._clock.call_later(wait_ms, poll.expire)
         try:
             yield poll
         finally:
             if timer is not None:
                 timer.cancel()
-            self._aside -= {poll}
             self._limiter.leave()
 
     def notify_first(self) -> None:

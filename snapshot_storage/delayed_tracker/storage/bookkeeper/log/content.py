@@ -68,6 +68,11 @@ class LogContent:
         """Return an ordinal that no tracker has in a ledger."""
         return len(self._ordinals.get(ledger_id, ()))
 
+    def ordinal_for(self, ledger_id: int, name: TrackerName) -> int:
+        """Return the ordinal that a tracker has in the ledger that is being written, or the one to define it with."""
+        ordinal = self.ordinal_of(ledger_id, name)
+        return self.next_ordinal(ledger_id) if ordinal is None else ordinal
+
     def begin(self, ledger_id: int) -> None:
         """Take notice of a ledger, newer than all others."""
         self._ordinals[ledger_id] = {}

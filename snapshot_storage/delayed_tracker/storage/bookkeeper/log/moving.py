@@ -114,9 +114,7 @@ class TrackerMoves:
         before = max(first - 1, 0)
 
         def define(ledger_id: int) -> list[Item]:
-            ordinal = self._own.content.ordinal_of(ledger_id, name)
-            if ordinal is None:
-                ordinal = self._own.content.next_ordinal(ledger_id)
+            ordinal = self._own.content.ordinal_for(ledger_id, name)
             return [Defined(ordinal, *name, before, min(found.cut_through, before), is_fresh=True)]
 
         await self._own.write(define)
@@ -139,12 +137,10 @@ class TrackerMoves:
         last = found.last_number + content.is_damaged
 
         def compose(ledger_id: int) -> list[Item]:
-            tracker, ordinal = self._own.content.trackers[name], self._own.content.ordinal_of(ledger_id, name)
+            tracker = self._own.content.trackers[name]
             if tracker.last_number >= last:
                 return []
-            if ordinal is None:
-                ordinal = self._own.content.next_ordinal(ledger_id)
-            return [Defined(ordinal, *name, last, tracker.cut_through)]
+            return [Defined(self._own.content.ordinal_for(ledger_id, name), *name, last, tracker.cut_through)]
 
         await self._own.write(compose)
 
