@@ -1,6 +1,7 @@
 """Tests of the service config: the calls that gRPC may repeat, and the calls that wait for an unreachable service."""
 
 import asyncio
+import contextlib
 import json
 
 import grpc
@@ -11,8 +12,8 @@ from delayed_tracker.client.model.channel import require_address, service_config
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
-from tests.client.harness.scripted_service import LEDGERS, SERVICE, STREAM, ScriptedService
-from tests.client.harness.shells import Batches, until_disconnected
+from tests.client.harness.scripted_service import LEDGERS, SERVICE, STREAM, ScriptedService, scripted_service
+from tests.client.harness.shells import Batches, Shell, until_disconnected
 
 NEVER_REPEATED = {
     "CloseTracker",
@@ -70,6 +71,7 @@ async def test_calls_that_do_not_wait_fail_at_once(service: ScriptedService, she
     async with shell.connect(service.address, settings=settings) as client:
         session = await client.open_tracker(TOPIC, "billing")
         await service.stop()
+        await until_disconnected(client)
         with pytest.raises(Unavailable) as caught:
             await session.poll(1)
         assert caught.value.__cause__.code() is grpc.StatusCode.UNAVAILABLE
@@ -82,9 +84,28 @@ async def test_a_stream_to_a_service_that_is_away_ends(service: ScriptedService,
     async with shell.connect(service.address) as client:
         session = await client.open_tracker(TOPIC, "billing")
         await service.stop()
+        await until_disconnected(client)
         with pytest.raises(Unavailable):
             await anext(aiter(session.add_stream(Batches(([1], [1], [1])))))
         await session.leave()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shell", [Shell.BLOCKING])
+async def test_a_stream_that_begins_while_the_connection_closes_ends(shell):
+    """A thread that begins a stream in that moment is not left waiting."""
+
+    async def answers(request, context):
+        yield pb.StreamMembershipResponse(ledgers=[{"ledger_id": 1}])
+
+    for _ in range(1_500):
+        async with scripted_service() as service, shell.connect(service.address) as client:
+            service.on("StreamMembership", answers)
+            view = client.view_tracker(TOPIC, "billing")
+            with contextlib.suppress(Unavailable):
+                await anext(view.membership())
+                await service.stop()
+                await asyncio.wait_for(anext(view.membership()), 10)
 
 
 @pytest.mark.parametrize(

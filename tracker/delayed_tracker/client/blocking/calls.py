@@ -3,14 +3,20 @@
 import random
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
 
 from delayed_tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
-from delayed_tracker.client.model.channel import channel_options, method_path, serialized, unreachable_error
+from delayed_tracker.client.model.channel import (
+    channel_options,
+    method_path,
+    serialized,
+    stream_channel_options,
+    unreachable_error,
+)
 from delayed_tracker.client.model.credentials import NO_CREDENTIALS, BearerTokens, ClientCredentials
 from delayed_tracker.client.model.diagnosis import tls_fault
 from delayed_tracker.client.model.exchange import Call, Exchange, performed
@@ -25,10 +31,10 @@ StreamCall: TypeAlias = "grpc.CallIterator[pb.AddMessagesStreamResponse]"
 
 
 class Calls:
-    """Calls of one channel to one service; any thread may make them."""
+    """Calls to one service; any thread may make them. Streams have a connection of their own."""
 
     def __init__(self, address: str, settings: ClientSettings, credentials: ClientCredentials = NO_CREDENTIALS) -> None:
-        """Create the channel, which connects at the first call.
+        """Create the channels, which connect at their first calls.
 
         Raises:
             InvalidInput: a certificate or the token cannot be read or used.
@@ -37,11 +43,9 @@ class Calls:
         self.settings = settings
         self._tls = credentials.tls
         self._tokens = BearerTokens(credentials.token)
-        options = channel_options(settings)
-        if self._tls is None:
-            self._channel = grpc.insecure_channel(address, options=options)
-        else:
-            self._channel = grpc.secure_channel(address, channel_credentials(self._tls), options=options)
+        self._channel = self._new_channel(channel_options(settings))
+        self._streams = self._new_channel(stream_channel_options(settings))
+        """Channel of the streams; it connects at the first of them."""
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
         self._closing = threading.Event()
 
@@ -73,7 +77,7 @@ class Calls:
     def add_stream(self, requests: Iterator[bytes]) -> StreamCall:
         """Begin a stream of adds; a thread of gRPC reads the requests."""
         self.require_open()
-        performer = self._channel.stream_stream(
+        performer = self._streams.stream_stream(
             method_path("AddMessagesStream"),
             request_serializer=serialized,
             response_deserializer=pb.AddMessagesStreamResponse.FromString,
@@ -83,7 +87,7 @@ class Calls:
     def answers(self, call: Call) -> Generator[Any, None, None]:
         """Make a call with several answers and yield each as it comes; leaving early cancels the call."""
         self.require_open()
-        performer = self._channel.unary_stream(
+        performer = self._streams.unary_stream(
             method_path(call.method),
             request_serializer=serialized,
             response_deserializer=call.answer.FromString,
@@ -99,7 +103,7 @@ class Calls:
     def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
         """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
         self.require_open()
-        performer = self._channel.stream_unary(
+        performer = self._streams.stream_unary(
             method_path("ImportSnapshots"),
             request_serializer=serialized,
             response_deserializer=pb.ImportSnapshotsResponse.FromString,
@@ -120,6 +124,7 @@ class Calls:
         """Close the channel; calls in flight in other threads end with SessionClosed."""
         self._closing.set()
         self._channel.close()
+        self._streams.close()
 
     def failure(self, error: grpc.RpcError) -> TrackerCallError | SessionClosed:
         """Return the exception for a failed call, to be raised ``from error``."""
@@ -128,6 +133,11 @@ class Calls:
         if self._closing.is_set() and failed.code() is grpc.StatusCode.CANCELLED:
             return SessionClosed("the client was closed while the call was under way; it may have been applied")
         return call_error(failed)
+
+    def _new_channel(self, options: Sequence[tuple[str, str | int]]) -> grpc.Channel:
+        if self._tls is None:
+            return grpc.insecure_channel(self.address, options=options)
+        return grpc.secure_channel(self.address, channel_credentials(self._tls), options=options)
 
     def _make(self, call: Call) -> object:
         self.require_open()

@@ -64,6 +64,7 @@ _RETRY_POLICY: Final = {
     "retryableStatusCodes": ["UNAVAILABLE"],
 }
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
+_RETRIES: Final = "grpc.enable_retries"
 _KEEPALIVE_MS: Final = 60_000
 _KEEPALIVE_TIMEOUT_MS: Final = 10_000
 _PORT_MAX: Final = 65_535
@@ -101,7 +102,7 @@ def channel_options(settings: ClientSettings) -> Sequence[tuple[str, str | int]]
     """Return the options of a channel to the service."""
     return (
         ("grpc.service_config", service_config(settings)),
-        ("grpc.enable_retries", 1),
+        (_RETRIES, 1),
         # Reconnects soon after the service was restarted.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),
@@ -114,6 +115,15 @@ def channel_options(settings: ClientSettings) -> Sequence[tuple[str, str | int]]
         ("grpc.max_metadata_size", METADATA_BYTES_MAX),
         ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
     )
+
+
+def stream_channel_options(settings: ClientSettings) -> Sequence[tuple[str, str | int]]:
+    """Return the options of a channel for streams of threads, which gRPC must not repeat.
+
+    With its retries enabled, gRPC 1.85 loses the end of a stream that a thread begins while the connection closes: the
+    reader would wait for ever, whatever its time limit, until the channel is closed.
+    """
+    return tuple((name, 0 if name == _RETRIES else value) for name, value in channel_options(settings))
 
 
 def method_path(method: str) -> str:
