@@ -23,7 +23,8 @@ ABOUT = (
     "over (13 % of the loop's time), a host with its parts is made (20 %), the log's page applied to a core (25 %), the owner "
     "noted (10 %). Tried, and kept: 16 at a time (with 2, more than twice the time), shared commits and wake-ups, the first page "
     "of the log in the answer of taking over. Tried without effect: 32 and 64 at a time, smaller pages, threads of their own for "
-    "reading, no garbage collection."
+    "reading. Without garbage collection a restart took 5.8 s where it took 9.7 with it, on a busy machine: a collection of "
+    "everything visits all trackers that are open."
 )
 _LATER_MS = 3_600_000
 
