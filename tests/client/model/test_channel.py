@@ -7,7 +7,7 @@ import json
 import grpc
 import pytest
 
-from delayed_tracker.client import ClientSettings, Unavailable
+from delayed_tracker.client import ClientSettings, ServiceFault, Unavailable
 from delayed_tracker.client.model.channel import require_address, service_config
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.v1 import tracker_pb2 as pb
@@ -27,6 +27,11 @@ NEVER_REPEATED = {
     "ImportSnapshots",
     "StreamMembership",
 }
+
+
+async def one_ledger(request, context):
+    """Answer with the membership of one ledger."""
+    yield pb.StreamMembershipResponse(ledgers=[{"ledger_id": 1}])
 
 
 def test_each_method_is_repeated_or_has_a_reason_not_to_be():
@@ -90,22 +95,38 @@ async def test_a_stream_to_a_service_that_is_away_ends(service: ScriptedService,
         await session.leave()
 
 
+@pytest.mark.slow
+async def test_a_stream_works_as_soon_as_calls_do(service: ScriptedService, shell):
+    """Streams that were refused while the service was away do not delay the next one."""
+    service.on("StreamMembership", one_ledger)
+    service.on("PollScheduledMessages", pb.PollScheduledMessagesResponse())
+    async with shell.connect(service.address) as client:
+        session = await client.open_tracker(TOPIC, "billing")
+        for _ in range(5):
+            await service.stop()
+            await until_disconnected(client)
+            for _ in range(5):
+                with pytest.raises(Unavailable):
+                    await anext(session.membership())
+            await service.start(service.address)
+            await session.poll(1)
+            assert (await anext(session.membership())).ledger_id == 1
+        await session.leave()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("shell", [Shell.BLOCKING])
 async def test_a_stream_that_begins_while_the_connection_closes_ends(shell):
     """A thread that begins a stream in that moment is not left waiting."""
-
-    async def answers(request, context):
-        yield pb.StreamMembershipResponse(ledgers=[{"ledger_id": 1}])
-
-    for _ in range(1_500):
+    for turns in range(3_000):
         async with scripted_service() as service, shell.connect(service.address) as client:
-            service.on("StreamMembership", answers)
-            view = client.view_tracker(TOPIC, "billing")
-            with contextlib.suppress(Unavailable):
-                await anext(view.membership())
-                await service.stop()
-                await asyncio.wait_for(anext(view.membership()), 10)
+            service.on("StreamMembership", one_ledger)
+            first = asyncio.create_task(anext(client.view_tracker(TOPIC, "billing").membership()))
+            for _ in range(turns % 300):
+                await asyncio.sleep(0)
+            await service.stop()
+            with contextlib.suppress(Unavailable, ServiceFault):  # the service cancels what it has begun to answer
+                await asyncio.wait_for(first, 10)
 
 
 @pytest.mark.parametrize(

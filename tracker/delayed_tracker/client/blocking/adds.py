@@ -51,18 +51,17 @@ class Adds:
         """Send batches over one stream; gRPC's thread sends while the caller's thread reads the answers."""
         require_type("batches", batches, Iterable, "give an iterable, such as a generator")
         sending = _Sending(self._rules.add_stream(), batches, StreamRoom(self._calls.settings))
-        call = self._calls.add_stream(sending.requests())
-        try:
-            for response in call:
-                for answer in sending.answered(response):
-                    sending.release()
-                    yield answer
-            sending.ended()
-        except grpc.RpcError as error:
-            raise self._calls.failure(error) from error
-        finally:
-            sending.stop()
-            call.cancel()  # type: ignore[no-untyped-call]  # missing in grpc-stubs
+        with self._calls.add_stream(sending.requests()) as call:
+            try:
+                for response in call:
+                    for answer in sending.answered(response):
+                        sending.release()
+                        yield answer
+                sending.ended()
+            except grpc.RpcError as error:
+                raise self._calls.failure(error) from error
+            finally:
+                sending.stop()
 
     def close(self) -> None:
         """Send what is buffered."""

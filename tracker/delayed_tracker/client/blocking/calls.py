@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, cast
 
 import grpc
@@ -31,10 +32,10 @@ StreamCall: TypeAlias = "grpc.CallIterator[pb.AddMessagesStreamResponse]"
 
 
 class Calls:
-    """Calls to one service; any thread may make them. Streams have a connection of their own."""
+    """Calls to one service; any thread may make them. Each stream has a connection of its own."""
 
     def __init__(self, address: str, settings: ClientSettings, credentials: ClientCredentials = NO_CREDENTIALS) -> None:
-        """Create the channels, which connect at their first calls.
+        """Create the channel, which connects at the first call.
 
         Raises:
             InvalidInput: a certificate or the token cannot be read or used.
@@ -43,9 +44,9 @@ class Calls:
         self.settings = settings
         self._tls = credentials.tls
         self._tokens = BearerTokens(credentials.token)
+        self._credentials = None if self._tls is None else channel_credentials(self._tls)
         self._channel = self._new_channel(channel_options(settings))
-        self._streams = self._new_channel(stream_channel_options(settings))
-        """Channel of the streams; it connects at the first of them."""
+        self._stream_channels: set[grpc.Channel] = set()
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
         self._closing = threading.Event()
 
@@ -74,57 +75,56 @@ class Calls:
         """
         return performed(exchange, self._make)
 
-    def add_stream(self, requests: Iterator[bytes]) -> StreamCall:
-        """Begin a stream of adds; a thread of gRPC reads the requests."""
-        self.require_open()
-        performer = self._streams.stream_stream(
-            method_path("AddMessagesStream"),
-            request_serializer=serialized,
-            response_deserializer=pb.AddMessagesStreamResponse.FromString,
-        )
-        return performer(requests, metadata=self._tokens.metadata())
+    @contextmanager
+    def add_stream(self, requests: Iterator[bytes]) -> Iterator[StreamCall]:
+        """Begin a stream of adds, whose requests a thread of gRPC reads; leaving the block early cancels it."""
+        with self._stream_channel() as channel:
+            performer = channel.stream_stream(
+                method_path("AddMessagesStream"),
+                request_serializer=serialized,
+                response_deserializer=pb.AddMessagesStreamResponse.FromString,
+            )
+            yield performer(requests, metadata=self._tokens.metadata())
 
     def answers(self, call: Call) -> Generator[Any, None, None]:
         """Make a call with several answers and yield each as it comes; leaving early cancels the call."""
-        self.require_open()
-        performer = self._streams.unary_stream(
-            method_path(call.method),
-            request_serializer=serialized,
-            response_deserializer=call.answer.FromString,
-        )
-        stream = performer(call.request, timeout=call.timeout_s, metadata=self._tokens.metadata())
-        try:
-            yield from stream
-        except grpc.RpcError as error:
-            raise self.failure(error) from error
-        finally:
-            stream.cancel()  # type: ignore[no-untyped-call]  # missing in grpc-stubs
+        with self._stream_channel() as channel:
+            performer = channel.unary_stream(
+                method_path(call.method),
+                request_serializer=serialized,
+                response_deserializer=call.answer.FromString,
+            )
+            stream = performer(call.request, timeout=call.timeout_s, metadata=self._tokens.metadata())
+            try:
+                yield from stream
+            except grpc.RpcError as error:
+                raise self.failure(error) from error
 
     def import_stream(self, requests: Iterator[pb.ImportSnapshotsRequest]) -> pb.ImportSnapshotsResponse:
         """Send an import and return its answer. An error in making a request ends the call: nothing is imported."""
-        self.require_open()
-        performer = self._streams.stream_unary(
-            method_path("ImportSnapshots"),
-            request_serializer=serialized,
-            response_deserializer=pb.ImportSnapshotsResponse.FromString,
-        )
         made = _Requests(requests)
-        metadata = self._tokens.metadata()
-        try:
-            answer: pb.ImportSnapshotsResponse = performer(
-                iter(made), timeout=self.settings.import_timeout_s, metadata=metadata
+        with self._stream_channel() as channel:
+            performer = channel.stream_unary(
+                method_path("ImportSnapshots"),
+                request_serializer=serialized,
+                response_deserializer=pb.ImportSnapshotsResponse.FromString,
             )
-        except grpc.RpcError as error:
-            if made.error is not None:
-                raise made.error from error
-            raise self.failure(error) from error
+            metadata = self._tokens.metadata()
+            try:
+                answer: pb.ImportSnapshotsResponse = performer(
+                    iter(made), timeout=self.settings.import_timeout_s, metadata=metadata
+                )
+            except grpc.RpcError as error:
+                if made.error is not None:
+                    raise made.error from error
+                raise self.failure(error) from error
         return answer
 
     def close(self) -> None:
-        """Close the channel; calls in flight in other threads end with SessionClosed."""
+        """Close all channels; calls in flight in other threads end with SessionClosed."""
         self._closing.set()
-        self._channel.close()
-        self._streams.close()
+        for channel in (self._channel, *self._stream_channels):
+            channel.close()
 
     def failure(self, error: grpc.RpcError) -> TrackerCallError | SessionClosed:
         """Return the exception for a failed call, to be raised ``from error``."""
@@ -135,9 +135,22 @@ class Calls:
         return call_error(failed)
 
     def _new_channel(self, options: Sequence[tuple[str, str | int]]) -> grpc.Channel:
-        if self._tls is None:
+        if self._credentials is None:
             return grpc.insecure_channel(self.address, options=options)
-        return grpc.secure_channel(self.address, channel_credentials(self._tls), options=options)
+        return grpc.secure_channel(self.address, self._credentials, options=options)
+
+    @contextmanager
+    def _stream_channel(self) -> Iterator[grpc.Channel]:
+        """Connect for one stream. A channel that streams shared would refuse them until its next attempt to connect."""
+        self.require_open()
+        channel = self._new_channel(stream_channel_options(self.settings))
+        self._stream_channels.add(channel)
+        try:
+            self.require_open()  # again, because the client may have been closed before the channel was among the others
+            yield channel
+        finally:
+            self._stream_channels.discard(channel)
+            channel.close()
 
     def _make(self, call: Call) -> object:
         self.require_open()

@@ -118,7 +118,7 @@ def channel_options(settings: ClientSettings) -> Sequence[tuple[str, str | int]]
 
 
 def stream_channel_options(settings: ClientSettings) -> Sequence[tuple[str, str | int]]:
-    """Return the options of a channel for streams of threads, which gRPC must not repeat.
+    """Return the options of a channel for one stream of a thread, which gRPC must not repeat.
 
     With its retries enabled, gRPC 1.85 loses the end of a stream that a thread begins while the connection closes: the
     reader would wait for ever, whatever its time limit, until the channel is closed.
