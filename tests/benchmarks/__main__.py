@@ -17,6 +17,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
+from delayed_tracker.service.process.garbage_collection import collect_everything_seldom
 from delayed_tracker.service.process.kernels import load_kernels
 from delayed_tracker.service.telemetry.logs import configure_logging
 from tests.benchmarks.catalogue import BENCHMARKS, Benchmark
@@ -48,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
             java_bench=options.java_bench,
         )
         configure_logging("json", "info", stream=quiet)  # trackers log as in a service, into nothing
+        collect_everything_seldom()  # as a service does
         load_kernels()  # else the first row would include compiling, or waiting for compiled code
         load_before = load_average()
         if run.with_peers:

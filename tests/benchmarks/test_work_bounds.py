@@ -269,7 +269,7 @@ def test_work_of_popping_as_the_week_passes():
 
 
 async def test_jobs_of_opening_trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A new tracker takes one read and a share of two commits, and nothing of the worker threads besides."""
+    """A new tracker takes shares of a read and of two commits, and nothing of the worker threads besides."""
     count, given = 200, 0
     submit = WorkerThreads.submit
 
@@ -291,7 +291,7 @@ async def test_jobs_of_opening_trackers(tmp_path: Path, monkeypatch: pytest.Monk
     await asyncio.gather(*(registry.open(key, owner="me", mark_delete=None) for key in keys))
     monkeypatch.undo()
     await registry.close()
-    assert count <= given <= 3 * count
+    assert 0 < given <= count
 
 
 class NoExecutor(Executor):

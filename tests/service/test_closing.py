@@ -2,9 +2,11 @@
 
 import asyncio
 import dataclasses
+import gc
 
 import pytest
 
+from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from tests.service.harness.shell import KEY, TINY, Gate, bucketful, elapse, make_registry, settle
@@ -64,3 +66,18 @@ async def test_an_unreadable_summary_costs_a_read_of_its_own_snapshot(registry, 
         consumed = PositionBitmap.deserialize(entries[bucket.bucket_id].consumed)
         assert list(consumed.to_columns()) == [(ledger, 0)]
     assert storage.calls.count("get_bucket_snapshot_metadata") == 1
+
+
+async def test_a_closed_tracker_leaves_its_memory_at_once(registry, clock):
+    """Its indexes do not stay until Python's next collection of everything, which may be hours away."""
+    opened = await registry.open(KEY, owner="tests", mark_delete=None)
+    registry.host(KEY).add(opened.epoch, bucketful(clock.now_ms(), 1))
+    await settle()
+    gc.collect()  # what other tests have left
+    gc.disable()
+    try:
+        await registry.close_tracker(KEY, opened.epoch)
+        await settle()
+        assert not [each for each in gc.get_objects() if isinstance(each, TrackerCore)]
+    finally:
+        gc.enable()

@@ -1,4 +1,4 @@
-"""Tests of jobs that are committed together: one commit, each job's own error, and the order of all."""
+"""Tests of jobs that share a turn of a thread: one commit, each job's own error, and the order of all."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
+from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.storage.sqlite.schema import SNAPSHOTS_SCHEMA
 from delayed_tracker.storage.sqlite.threads import SqliteThreads, transaction
 
@@ -139,3 +139,69 @@ async def test_a_file_that_was_removed_fails_all(tmp_path):
         for task in tasks:
             with pytest.raises(StorageUnavailable, match="removed or replaced"):
                 await task
+
+
+class Reader:
+    """An open file with one reader that is busy, and the jobs that it has run since."""
+
+    def __init__(self, threads):
+        self.threads = threads
+        self.passing = threading.Event()
+        self.order = []
+
+    def note(self, name, *, error=None, alone=False):
+        """Begin to read, and return the task."""
+
+        def job(_connection):
+            self.order.append(name)
+            if error is not None:
+                raise error
+            return name
+
+        read = self.threads.read if alone else self.threads.read_together
+        return asyncio.ensure_future(read(job))
+
+
+@asynccontextmanager
+async def busy_reader(tmp_path):
+    threads = SqliteThreads(tmp_path / "t.db", SNAPSHOTS_SCHEMA, reader_count=1)
+    reader = Reader(threads)
+    await threads.open(lambda _connection: None)
+    held = asyncio.ensure_future(threads.read(lambda _connection: reader.passing.wait()))
+    try:
+        await settled([])
+        yield reader
+    finally:
+        reader.passing.set()
+        await held
+        await threads.close()
+
+
+async def test_reads_that_wait_for_a_reader_share_its_turn(tmp_path):
+    """A later one joins the turn that waits, also before a read that has a turn of its own."""
+    async with busy_reader(tmp_path) as r:
+        tasks = await settled([r.note("first"), r.note("alone", alone=True), r.note("second")])
+        r.passing.set()
+        assert await asyncio.gather(*tasks) == ["first", "alone", "second"]
+        assert r.order == ["first", "second", "alone"]
+
+
+async def test_a_turn_of_a_reader_has_64_jobs_at_most(tmp_path):
+    async with busy_reader(tmp_path) as r:
+        tasks = await settled([r.note(0), r.note("alone", alone=True), *map(r.note, range(1, 70))])
+        r.passing.set()
+        assert await asyncio.gather(*tasks) == [0, "alone", *range(1, 70)]
+        assert r.order == [*range(64), "alone", *range(64, 70)]
+
+
+async def test_a_read_that_fails_fails_alone(tmp_path):
+    """A caller that has gone away changes nothing for the others."""
+    async with busy_reader(tmp_path) as r:
+        damaged = SnapshotCorrupt("page 3 fails its checksum")
+        tasks = await settled([r.note(number, error=damaged if number == 2 else None) for number in range(4)])
+        tasks[1].cancel()
+        await settled(tasks)
+        r.passing.set()
+        assert await asyncio.gather(tasks[0], *tasks[2:], return_exceptions=True) == [0, damaged, 3]
+        assert r.order[:3] == [0, 1, 2]
+        assert sorted(r.order[3:]) == [0, 2, 3]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from delayed_tracker.cli.exit_codes import ExitCode
-from delayed_tracker.service.process.garbage_pause import without_collection
+from delayed_tracker.service.process.garbage_collection import without_collection
 
 _OURS = ("tracker", "snapshot_storage", "delayed_tracker", "spark_rebuild")
 

@@ -568,6 +568,11 @@ class TrackerCore:
             return False
         return state.fixed_delay.enough_wait(state.counters.tracked - state.leases.leased_count)
 
+    @property
+    def recovered_count(self) -> int:
+        """Positions that recovery has brought back, less those that it dropped."""
+        return self._state.counters.recovered
+
     def stats(self) -> TrackerStats:
         """Return sizes and counters."""
         return tracker_stats(self._upkeep.for_reading(), replay_required=self._lifecycle.replay_required)

@@ -8,7 +8,6 @@ that it cuts off is safe, because a snapshot is stored completely or not at all.
 
 import asyncio
 import contextlib
-import gc
 import json
 import os
 import signal
@@ -40,6 +39,7 @@ from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from delayed_tracker.service.process.backends import STORAGE_KEY, add_log_of, add_log_url_of, storage_of, tracing_of
 from delayed_tracker.service.process.freed_memory import MemoryTrimmer, allocate_in_two_arenas, trim_of_this_process
+from delayed_tracker.service.process.garbage_collection import collect_everything_seldom, keep_loaded_objects
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME, Health, Stage
 from delayed_tracker.service.process.kernel_start import KernelLoader
 from delayed_tracker.service.process.listen import address_count, listen
@@ -370,6 +370,7 @@ async def serve(
     """
     asyncio.get_running_loop().set_exception_handler(InternalErrors(clock or SystemClock()).report)
     allocate_in_two_arenas()
+    collect_everything_seldom()
     raise_open_files_limit()
     ready = ReadyFile(ready_file)
     ready.prepare()
@@ -380,9 +381,7 @@ async def serve(
     with handled({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reloader.ask}):
         try:
             bound = await server.start()
-            # The objects loaded by now stay. A full collection that visits them would delay every call by 50 ms.
-            gc.collect()
-            gc.freeze()
+            keep_loaded_objects()
             _warn_of_open_addresses(bound, has_authentication=settings.security.authentication_enabled)
             ready.write(f"{bound.to_json()}\n")
             _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage.storage_url)

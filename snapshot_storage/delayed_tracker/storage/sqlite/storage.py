@@ -154,7 +154,7 @@ class SqliteStorage:
     async def list_bucket_snapshots(self, topic: str, cursor: str) -> list[StoredSnapshot]:
         """Return every complete snapshot of the tracker, ascending by bucket id."""
         require_text(topic, cursor)
-        return await self._read(partial(sqlite_snapshots.list_snapshots, topic=topic, cursor=cursor))
+        return await self._opened().read_together(partial(sqlite_snapshots.list_snapshots, topic=topic, cursor=cursor))
 
     async def snapshot_places(self) -> SnapshotPlaces:
         """Return the trackers that have complete snapshots."""
@@ -205,7 +205,7 @@ class SqliteStorage:
     async def list(self, topic: str, cursor: str) -> CatalogueState:
         """Return the catalogue of one tracker, verified."""
         require_text(topic, cursor)
-        return await self._read(partial(sqlite_catalogue.read, topic=topic, cursor=cursor))
+        return await self._opened().read_together(partial(sqlite_catalogue.read, topic=topic, cursor=cursor))
 
     async def space(self) -> StorageSpace:
         """Return the size of the file and its log, and the free space of their file system."""

@@ -9,26 +9,23 @@ import asyncio
 import contextlib
 import errno
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
 from delayed_tracker.files.lock_file import LockFile
 from delayed_tracker.files.syncing import sync
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.storage.sqlite.file_schema import FileSchema
+from delayed_tracker.storage.sqlite.gathering import Gathering
 from delayed_tracker.storage.sqlite.lock import FileLock, file_id_of, lock_path, lock_path_of
 from delayed_tracker.storage.worker_threads import WorkerThreads
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
-_TOGETHER_MAX: Final = 64
-"""Jobs of one commit: some milliseconds of the writer."""
-
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -112,13 +109,6 @@ def ensure_directory(path: Path) -> None:
     sync(directory.parent)
 
 
-class _Together(NamedTuple):
-    """Jobs that are committed together."""
-
-    jobs: list[Job[object]]
-    outcomes: asyncio.Future[list[object] | None]
-
-
 class SqliteThreads:
     """Threads and connections of one open file, and the locks that keep other openers out.
 
@@ -148,8 +138,12 @@ class SqliteThreads:
         self._path_lock: LockFile | None = None
         self._file_lock: FileLock | None = None
         self._accepts = False
-        self._gathering: _Together | None = None
-        self._gathering_lock = threading.Lock()
+        self._writes: Gathering[Job[object], list[object] | None] = Gathering(
+            lambda jobs: self._writer_thread.submit(partial(self._write_all, jobs), runs_anyway=True)
+        )
+        self._reads: Gathering[Job[object], list[object] | None] = Gathering(
+            lambda jobs: self._reader_threads.submit(partial(self._read_all, jobs), runs_anyway=True)
+        )
 
     async def open(self, recover: Job[T]) -> T:
         """Lock the path, open and verify the file, and run the first write job on it.
@@ -194,8 +188,7 @@ class SqliteThreads:
     async def write(self, job: Job[T]) -> T:
         """Run a job on the writer; if the caller is cancelled the job still runs."""
         self._require_open()
-        with self._gathering_lock:
-            self._gathering = None  # what comes later must not overtake this job
+        self._writes.keep_order()
         return await self._writer_thread.submit(partial(self._run_writing, job), runs_anyway=True)
 
     async def write_together(self, job: Job[T]) -> T:
@@ -205,21 +198,22 @@ class SqliteThreads:
         cancelled. So a job may run twice, and its only effect is what it writes in :func:`transaction`.
         """
         self._require_open()
-        with self._gathering_lock:
-            together = self._gathering
-            if together is None or len(together.jobs) >= _TOGETHER_MAX:
-                jobs: list[Job[object]] = []
-                outcomes_of = self._writer_thread.submit(partial(self._run_together, jobs), runs_anyway=True)
-                together = self._gathering = _Together(jobs, outcomes_of)
-            number = len(together.jobs)
-            together.jobs.append(job)
-        outcomes = await asyncio.shield(together.outcomes)
-        return await self.write(job) if outcomes is None else cast("T", outcomes[number])
+        outcomes, place = await self._writes.run(job)
+        return await self.write(job) if outcomes is None else cast("T", outcomes[place])
 
     async def read(self, job: Job[T]) -> T:
         """Run a job on one of the readers."""
         self._require_open()
         return await self._reader_threads.submit(partial(self._run_reading, job))
+
+    async def read_together(self, job: Job[T]) -> T:
+        """Run a small job as :meth:`read` does, in one turn of a reader with others that wait for one.
+
+        If one of them fails, each runs again, alone, unless its caller was cancelled.
+        """
+        self._require_open()
+        outcomes, place = await self._reads.run(job)
+        return await self.read(job) if outcomes is None else cast("T", outcomes[place])
 
     async def close(self) -> None:
         """Refuse new jobs, finish the accepted ones, move the log into the file, and unlock."""
@@ -250,11 +244,9 @@ class SqliteThreads:
             self._require_same_file()
             return job(self._writer)
 
-    def _run_together(self, jobs: list[Job[object]]) -> list[object] | None:
+    def _write_all(self, jobs: list[Job[object]]) -> list[object] | None:
         """Return the results of all jobs; None if one of them failed, so that each has to run alone."""
-        with self._gathering_lock:
-            if self._gathering is not None and self._gathering.jobs is jobs:
-                self._gathering = None
+        self._writes.begin(jobs)
         if len(jobs) == 1:
             return [self._run_writing(jobs[0])]
 
@@ -285,6 +277,15 @@ class SqliteThreads:
                 return job(reader)
         finally:
             self._readers.put(reader)
+
+    def _read_all(self, jobs: list[Job[object]]) -> list[object] | None:
+        """Return the results of all jobs; None if one of them failed, so that each has to run alone."""
+        self._reads.begin(jobs)
+        if len(jobs) == 1:
+            return [self._run_reading(jobs[0])]
+        with contextlib.suppress(DelayedTrackerError):
+            return self._run_reading(lambda connection: [job(connection) for job in jobs])
+        return None
 
     def _require_open(self) -> None:
         if not self._accepts:

@@ -9,7 +9,7 @@ import typer
 
 from delayed_tracker.cli.service.config import settings_from
 from delayed_tracker.cli.terminal.options import BrokerConf, Config, Set
-from delayed_tracker.service.process.garbage_pause import without_collection
+from delayed_tracker.service.process.garbage_collection import without_collection
 from delayed_tracker.service.settings.load import LoadedSettings
 
 _JSON_LOG = "logFormat=json"

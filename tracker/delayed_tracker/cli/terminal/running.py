@@ -19,7 +19,7 @@ from delayed_tracker.cli.terminal.failures import CommandLine, bad_usage, print_
 from delayed_tracker.cli.terminal.output import for_machines, notice_console, progress_shown
 from delayed_tracker.core.kernels.compile_notice import call_once_before_compiling
 from delayed_tracker.core.values.errors import DelayedTrackerError
-from delayed_tracker.service.process.garbage_pause import without_collection
+from delayed_tracker.service.process.garbage_collection import without_collection
 
 BROKEN_PIPE_STATUS: Final = 128 + signal.SIGPIPE
 """Exit status after a broken pipe: the status that shells report for a process ended by SIGPIPE."""

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from delayed_tracker.core.kernels.jit import Kernel, cache_directory, cached_in
-from delayed_tracker.service.process.garbage_pause import without_collection
+from delayed_tracker.service.process.garbage_collection import without_collection
 from delayed_tracker.service.process.kernels import SERVICE_KERNELS, is_cache_writable
 
 LOG_EVERY_S: Final = 5.0

@@ -47,6 +47,7 @@ class TrackerGate:
         "_broken",
         "_core",
         "_held_count",
+        "_last_facts",
         "_load_share",
         "_replay_told_epoch",
         "_resting",
@@ -86,6 +87,7 @@ class TrackerGate:
         self._active_at_ms = 0  # in elapsed time; set at each step and each call
         self._held_count = 0
         self._resting: RestingTracker | None = None
+        self._last_facts = (0, BEFORE_ALL)  # epoch and mark-delete position of the core that was dropped with the gate
         self._load_share = shared.load_room.budget.share()
         self._replay_told_epoch = 0
 
@@ -175,13 +177,19 @@ class TrackerGate:
         self.unstored.call_all()
 
     def retire(self) -> None:
-        """Release the tracker's row and its parts of the shared memory bounds. The gate is not used afterwards."""
+        """Release the tracker's row, its parts of the shared memory bounds, and its core.
+
+        Afterwards only the epoch and the mark-delete position are read: by an import that finds its tracker closed.
+        """
         self._shared.rows.retire(self)
         if self.log is not None:
             self.log.retire()
         self._load_share.close()
         self._shared.load_room.notice(self._load_share, self)
         self.unstored.close()
+        if self._core is not None:
+            self._last_facts = (self._core.epoch, self._core.mark_delete)
+            self._core = None  # the gate and its host refer to each other, and stay until a garbage collection
 
     # -- looking at the core -----------------------------------------------------------------------------------------
 
@@ -393,19 +401,17 @@ class TrackerGate:
 
     @property
     def epoch(self) -> int:
-        """Epoch of the core."""
+        """Epoch of the core, also of one that was dropped."""
         if self._resting is not None:
             return self._resting.stats.epoch
-        assert self._core is not None
-        return self._core.epoch
+        return self._core.epoch if self._core is not None else self._last_facts[0]
 
     @property
     def mark_delete(self) -> Position:
-        """Mark-delete position of the core."""
+        """Mark-delete position of the core, also of one that was dropped."""
         if self._resting is not None:
             return self._resting.stats.mark_delete
-        assert self._core is not None
-        return self._core.mark_delete
+        return self._core.mark_delete if self._core is not None else self._last_facts[1]
 
     def apply(self, result: EffectResult) -> bool:
         """Apply the result of an effect; a host that is closing still does, because what became durable stays.

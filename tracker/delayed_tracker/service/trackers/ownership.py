@@ -56,7 +56,7 @@ class Ownership:
                 self._gate.require_core()
         is_first, self.is_unclaimed = self.is_unclaimed, False
         if is_first:
-            recovered_count = self._gate.require_core().stats().recovered_count
+            recovered_count = self._gate.require_core().recovered_count
         # The first owner takes the epoch that the recovery has recorded, unless an import uses it.
         if self._is_epoch_used or not is_first:
             with self._gate.held():

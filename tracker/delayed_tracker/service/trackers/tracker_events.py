@@ -44,19 +44,22 @@ class TrackerEvents:
         begun_ms = self._clock.elapsed_ms()
         _log.debug("tracker recovery begun", **_names(host.key))
         yield
-        stats = host.stats()
-        fields = {
-            "epoch": stats.epoch,
-            "duration_ms": round(self._clock.elapsed_ms() - begun_ms),
-            "bucket_count": stats.bucket_count,
-            "position_count": stats.recovered_count,
-            "missing_count": recovery.missing_count,
-            "corrupt_count": recovery.corrupt_count,
-        }
-        if recovery.missing_count or recovery.corrupt_count:
-            _log.warning("tracker recovered with losses", **_names(host.key), **fields)
-        elif stats.recovered_count:
-            self._tell("tracker recovered", host.key, **fields)
+        core = host.core_for_reading()
+        has_losses = bool(recovery.missing_count or recovery.corrupt_count)
+        event = "tracker recovered with losses" if has_losses else "tracker recovered"
+        if not has_losses and not (core.recovered_count and self._budget.allows(event)):
+            return  # before counting what the line would say: thousands may be recovered at once
+        stats = core.stats()
+        (_log.warning if has_losses else _log.info)(
+            event,
+            **_names(host.key),
+            epoch=stats.epoch,
+            duration_ms=round(self._clock.elapsed_ms() - begun_ms),
+            bucket_count=stats.bucket_count,
+            position_count=stats.recovered_count,
+            missing_count=recovery.missing_count,
+            corrupt_count=recovery.corrupt_count,
+        )
 
     def opened(self, key: TrackerKey, opened: Opened, *, owner: str, previous_owner: str) -> None:
         """Log that a tracker was opened, with the previous owner if that was another one."""
