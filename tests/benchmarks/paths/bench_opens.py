@@ -19,14 +19,14 @@ ABOUT = (
     "Trackers with one index each in the add log, opened all at once by a registry over SQLite that has just started: "
     "everything but the network. Two syncs for each tracker, one after the other, would take minutes; those that wait share "
     "commits, reads, and wake-ups of the event loop. By the profile an opening is processor time of the event loop, 0.2 ms of a "
-    "new tracker and 0.35 ms of one with an index, and 0.1 to 0.15 ms of SQLite's threads, which take turns with it for the "
+    "new tracker and 0.35 to 0.45 ms of one with an index, and 0.1 to 0.2 ms of SQLite's threads, which take turns with it for the "
     "interpreter: some 1,250 calls of Python functions, none above 4 %. Its state is listed, its epoch written, its log taken "
     "over, a host with its parts is made, the log's page applied to a core (a quarter of the loop's time), the owner noted. Kept: "
     "16 at a time (with 2, more than twice the time), shared commits and wake-ups, the first page of the log in the answer of "
     "taking over. Kept last: small reads that wait for a thread share its turn, as commits did (half the time: each hand-over of "
     "the interpreter between two cores had cost as much as the read), and Python collects everything a tenth as often (a third "
-    "of the time: each such collection visits all trackers that are open). Tried without effect: 32, 48 and 64 at a time, smaller "
-    "pages, threads of their own for reading. On one core the same takes as long as on two."
+    "of the time: each such collection visits all trackers that are open). Tried without effect: 32, 48 and 64 at a time, fewer "
+    "statements of SQL, smaller pages, threads of their own for reading. On one core the same takes as long as on two."
 )
 _LATER_MS = 3_600_000
 
