@@ -11,8 +11,7 @@ _OPENING = """# Benchmarks
 
 `make bench` writes this file; `make bench-peers` measures Redis in the same run and, with
 `JAVA_TRACKER_BENCH=DIR`, Pulsar's own trackers (a harness with `build.sh` and `run1.sh`). `python -m tests.benchmarks
---help` lists how to run parts of it. [Durable adds](durable-adds.md) and [shared storages](shared-storages.md) have runs of
-their own.
+--help` lists how to run parts of it. A whole run takes an hour.
 
 Seeds are fixed. After a warm-up there are {repeats} repeats, unless a row says otherwise; the median is shown with the
 lowest and the highest. CPU is the processor time of all threads and processes that took part, for each index; peak
