@@ -120,18 +120,18 @@ class EffectRunner:
         self._results = results
         self._counters = account.counters
         self._account = account
-        self._tasks: dict[asyncio.Task[None], Effect] = {}
+        self._tasks: dict[asyncio.Task[None], Effect] | None = None  # while there are any
         self._deleted = _NONE
         """Snapshots that are deleted already, of deletions that are not finished."""
 
     @property
     def in_flight_count(self) -> int:
         """Number of effects that were taken over and not reported yet."""
-        return len(self._tasks)
+        return len(self._tasks or ())
 
     def in_flight(self) -> Collection[Effect]:
         """Return the effects that were taken over and not reported yet."""
-        return self._tasks.values()
+        return self._tasks.values() if self._tasks else ()
 
     @property
     def stale_catalogue_ids(self) -> frozenset[int]:
@@ -142,6 +142,8 @@ class EffectRunner:
         """Take over effects, each of which will be reported. Never blocks."""
         for effect in effects:
             task = asyncio.get_running_loop().create_task(self._perform(effect))
+            if self._tasks is None:
+                self._tasks = {}
             self._tasks[task] = effect
             task.add_done_callback(self._ended)
 
@@ -161,11 +163,13 @@ class EffectRunner:
         The storage keeps of each either nothing, or a whole snapshot that is catalogued or can be swept.
         """
         self.writer.finishing = True
-        for task in self._tasks:
+        for task in self._tasks or ():
             task.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task, None)
+        assert self._tasks is not None
+        del self._tasks[task]
+        self._tasks = self._tasks or None
         if not task.cancelled() and (error := task.exception()) is not None:
             # A bug of the service: the effect was reported as failed, and the event loop's handler reports the bug.
             task.get_loop().call_exception_handler(

@@ -15,6 +15,7 @@ called again, and nothing of it is recorded. The next open recovers the stored s
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
+from typing import Final
 
 import structlog
 
@@ -37,6 +38,8 @@ from delayed_tracker.service.trackers.histories import Histories
 from delayed_tracker.service.trackers.polls import PollQueue
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
+
+_NO_FACTS: Final = (0, BEFORE_ALL)
 
 
 class TrackerGate:
@@ -87,7 +90,7 @@ class TrackerGate:
         self._active_at_ms = 0  # in elapsed time; set at each step and each call
         self._held_count = 0
         self._resting: RestingTracker | None = None
-        self._last_facts = (0, BEFORE_ALL)  # epoch and mark-delete position of the core that was dropped with the gate
+        self._last_facts = _NO_FACTS  # epoch and mark-delete position of the core that was dropped with the gate
         self._load_share = shared.load_room.budget.share()
         self._replay_told_epoch = 0
 
