@@ -11,26 +11,27 @@ from delayed_tracker.storage.sqlite.schema import SNAPSHOTS_SCHEMA
 from delayed_tracker.storage.sqlite.threads import SqliteThreads, transaction
 
 
-class Writer:
-    """An open file with a table of numbers, and the statements that were executed."""
+class Opened:
+    """An open file with a table of numbers, the statements of its writer, and the jobs of its one reader in their order."""
 
     def __init__(self, threads):
         self.threads = threads
         self.statements = []
+        self.order = []
         self.passing = threading.Event()
 
     def commits(self):
         return self.statements.count("COMMIT")
 
-    async def hold(self):
-        """Keep the writer busy until ``passing`` is set; return the task."""
+    async def hold(self, run):
+        """Keep the thread of ``run`` busy until ``passing`` is set; return the task."""
         begun = threading.Event()
 
         def wait(_connection):
             begun.set()
             self.passing.wait()
 
-        task = asyncio.ensure_future(self.threads.write(wait))
+        task = asyncio.ensure_future(run(wait))
         await asyncio.to_thread(begun.wait)
         return task
 
@@ -44,27 +45,41 @@ class Writer:
         def job(connection):
             with transaction(connection):
                 connection.execute("INSERT INTO numbers VALUES (?)", (number,))
-                if fail is not None:
-                    raise fail
-            return number
+                return passed(number, fail)
 
-        write = self.threads.write if alone else self.threads.write_together
-        return asyncio.ensure_future(write(job))
+        return asyncio.ensure_future((self.threads.write if alone else self.threads.write_together)(job))
+
+    def look(self, name, *, fail=None, alone=False):
+        """Begin to read, and return the task."""
+
+        def job(_connection):
+            self.order.append(name)
+            return passed(name, fail)
+
+        return asyncio.ensure_future((self.threads.read if alone else self.threads.read_together)(job))
+
+
+def passed(result, fail):
+    """Return the result of a job that is not to fail."""
+    if fail is not None:
+        raise fail
+    return result
 
 
 @asynccontextmanager
-async def writer(tmp_path):
+async def opened(tmp_path):
     threads = SqliteThreads(tmp_path / "t.db", SNAPSHOTS_SCHEMA, reader_count=1)
-    opened = Writer(threads)
+    found = Opened(threads)
 
     def prepare(connection):
         connection.execute("CREATE TABLE numbers (n INTEGER)")
-        connection.set_trace_callback(opened.statements.append)
+        connection.set_trace_callback(found.statements.append)
 
     await threads.open(prepare)
     try:
-        yield opened
+        yield found
     finally:
+        found.passing.set()
         await threads.close()
 
 
@@ -76,8 +91,8 @@ async def settled(tasks):
 
 async def test_jobs_that_wait_for_the_writer_share_a_commit(tmp_path):
     """At most 64 of them."""
-    async with writer(tmp_path) as w:
-        held = await w.hold()
+    async with opened(tmp_path) as w:
+        held = await w.hold(w.threads.write)
         tasks = await settled([w.note(number) for number in range(100)])
         w.passing.set()
         assert await asyncio.gather(held, *tasks) == [None, *range(100)]
@@ -86,15 +101,15 @@ async def test_jobs_that_wait_for_the_writer_share_a_commit(tmp_path):
 
 
 async def test_a_job_alone_is_committed_alone(tmp_path):
-    async with writer(tmp_path) as w:
+    async with opened(tmp_path) as w:
         assert [await w.note(number) for number in range(3)] == [0, 1, 2]
         assert w.commits() == 3
 
 
 async def test_a_job_that_fails_fails_alone(tmp_path):
     """All others are written, each once, and only that one raises."""
-    async with writer(tmp_path) as w:
-        held = await w.hold()
+    async with opened(tmp_path) as w:
+        held = await w.hold(w.threads.write)
         conflict = SnapshotConflict("epoch 3 is older than 4")
         tasks = [w.note(number, fail=conflict if number == 2 else None) for number in range(5)]
         await settled(tasks)
@@ -106,8 +121,8 @@ async def test_a_job_that_fails_fails_alone(tmp_path):
 
 async def test_no_job_overtakes_an_earlier_one(tmp_path):
     """A job that is given after one that is committed alone does not join those before that."""
-    async with writer(tmp_path) as w:
-        held = await w.hold()
+    async with opened(tmp_path) as w:
+        held = await w.hold(w.threads.write)
         tasks = []
         for number in range(6):
             tasks.append(w.note(number, alone=number == 3))
@@ -119,8 +134,8 @@ async def test_no_job_overtakes_an_earlier_one(tmp_path):
 
 
 async def test_a_caller_that_goes_away_takes_nobody_along(tmp_path):
-    async with writer(tmp_path) as w:
-        held = await w.hold()
+    async with opened(tmp_path) as w:
+        held = await w.hold(w.threads.write)
         tasks = await settled([w.note(number) for number in range(3)])
         tasks[1].cancel()
         await settled(tasks)
@@ -130,8 +145,8 @@ async def test_a_caller_that_goes_away_takes_nobody_along(tmp_path):
 
 
 async def test_a_file_that_was_removed_fails_all(tmp_path):
-    async with writer(tmp_path) as w:
-        held = await w.hold()
+    async with opened(tmp_path) as w:
+        held = await w.hold(w.threads.write)
         tasks = await settled([w.note(number) for number in range(3)])
         (tmp_path / "t.db").unlink()
         w.passing.set()
@@ -141,67 +156,35 @@ async def test_a_file_that_was_removed_fails_all(tmp_path):
                 await task
 
 
-class Reader:
-    """An open file with one reader that is busy, and the jobs that it has run since."""
-
-    def __init__(self, threads):
-        self.threads = threads
-        self.passing = threading.Event()
-        self.order = []
-
-    def note(self, name, *, error=None, alone=False):
-        """Begin to read, and return the task."""
-
-        def job(_connection):
-            self.order.append(name)
-            if error is not None:
-                raise error
-            return name
-
-        read = self.threads.read if alone else self.threads.read_together
-        return asyncio.ensure_future(read(job))
-
-
-@asynccontextmanager
-async def busy_reader(tmp_path):
-    threads = SqliteThreads(tmp_path / "t.db", SNAPSHOTS_SCHEMA, reader_count=1)
-    reader = Reader(threads)
-    await threads.open(lambda _connection: None)
-    held = asyncio.ensure_future(threads.read(lambda _connection: reader.passing.wait()))
-    try:
-        await settled([])
-        yield reader
-    finally:
-        reader.passing.set()
-        await held
-        await threads.close()
-
-
 async def test_reads_that_wait_for_a_reader_share_its_turn(tmp_path):
     """A later one joins the turn that waits, also before a read that has a turn of its own."""
-    async with busy_reader(tmp_path) as r:
-        tasks = await settled([r.note("first"), r.note("alone", alone=True), r.note("second")])
+    async with opened(tmp_path) as r:
+        held = await r.hold(r.threads.read)
+        tasks = await settled([r.look("first"), r.look("alone", alone=True), r.look("second")])
         r.passing.set()
-        assert await asyncio.gather(*tasks) == ["first", "alone", "second"]
+        assert await asyncio.gather(held, *tasks) == [None, "first", "alone", "second"]
         assert r.order == ["first", "second", "alone"]
 
 
 async def test_a_turn_of_a_reader_has_64_jobs_at_most(tmp_path):
-    async with busy_reader(tmp_path) as r:
-        tasks = await settled([r.note(0), r.note("alone", alone=True), *map(r.note, range(1, 70))])
+    async with opened(tmp_path) as r:
+        held = await r.hold(r.threads.read)
+        tasks = await settled([r.look(0), r.look("alone", alone=True), *map(r.look, range(1, 70))])
         r.passing.set()
-        assert await asyncio.gather(*tasks) == [0, "alone", *range(1, 70)]
+        assert await asyncio.gather(held, *tasks) == [None, 0, "alone", *range(1, 70)]
         assert r.order == [*range(64), "alone", *range(64, 70)]
 
 
 async def test_a_read_that_fails_fails_alone(tmp_path):
     """A caller that has gone away changes nothing for the others."""
-    async with busy_reader(tmp_path) as r:
+    async with opened(tmp_path) as r:
+        held = await r.hold(r.threads.read)
         damaged = SnapshotCorrupt("page 3 fails its checksum")
-        tasks = await settled([r.note(number, error=damaged if number == 2 else None) for number in range(4)])
+        tasks = await settled([r.look(number, fail=damaged if number == 2 else None) for number in range(4)])
         tasks[1].cancel()
         await settled(tasks)
         r.passing.set()
+        await held
         assert await asyncio.gather(tasks[0], *tasks[2:], return_exceptions=True) == [0, damaged, 3]
         assert r.order[:3] == [0, 1, 2]
         assert sorted(r.order[3:]) == [0, 2, 3]

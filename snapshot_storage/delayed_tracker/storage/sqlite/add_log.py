@@ -24,6 +24,7 @@ from delayed_tracker.storage.add_log import (
 from delayed_tracker.storage.errors import LogBroken, StorageInUse, StorageUnavailable
 from delayed_tracker.storage.sqlite import log_rows
 from delayed_tracker.storage.sqlite.catalogue import SMALL_BYTES
+from delayed_tracker.storage.sqlite.gathering import Job, T
 from delayed_tracker.storage.sqlite.log_appends import (
     NotContinued,
     TrackerIds,
@@ -34,7 +35,7 @@ from delayed_tracker.storage.sqlite.log_appends import (
 from delayed_tracker.storage.sqlite.log_schema import LOG_SCHEMA
 from delayed_tracker.storage.sqlite.snapshots import reclaim
 from delayed_tracker.storage.sqlite.storage import file_of
-from delayed_tracker.storage.sqlite.threads import Job, SqliteThreads, T, files_bytes, require_text, transaction
+from delayed_tracker.storage.sqlite.threads import SqliteThreads, files_bytes, require_text, transaction
 
 READER_COUNT: Final = 2
 _FAILED_FSYNC: Final = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)

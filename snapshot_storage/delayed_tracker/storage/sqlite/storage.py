@@ -22,9 +22,10 @@ from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, Mar
 from delayed_tracker.storage.sqlite import catalogue as sqlite_catalogue
 from delayed_tracker.storage.sqlite import snapshots as sqlite_snapshots
 from delayed_tracker.storage.sqlite.blocks import BLOCK_BYTES, LastPage
+from delayed_tracker.storage.sqlite.gathering import Job, T
 from delayed_tracker.storage.sqlite.schema import SNAPSHOTS_SCHEMA
 from delayed_tracker.storage.sqlite.snapshots import Draft
-from delayed_tracker.storage.sqlite.threads import Job, SqliteThreads, T, files_bytes, require_text, transaction
+from delayed_tracker.storage.sqlite.threads import SqliteThreads, files_bytes, require_text, transaction
 
 CHUNK_BYTES: Final = 1024 * 1024
 """A create commits each time this many bytes have arrived: a bucket of default settings takes one or two commits."""

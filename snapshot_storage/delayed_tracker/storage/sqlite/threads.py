@@ -13,19 +13,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final, TypeVar, cast
+from typing import Final
 
-from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.files.lock_file import LockFile
 from delayed_tracker.files.syncing import sync
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.storage.sqlite.file_schema import FileSchema
-from delayed_tracker.storage.sqlite.gathering import Gathering
+from delayed_tracker.storage.sqlite.gathering import Gathering, Job, T
 from delayed_tracker.storage.sqlite.lock import FileLock, file_id_of, lock_path, lock_path_of
 from delayed_tracker.storage.worker_threads import WorkerThreads
 
-T = TypeVar("T")
-Job = Callable[[sqlite3.Connection], T]
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -138,12 +136,8 @@ class SqliteThreads:
         self._path_lock: LockFile | None = None
         self._file_lock: FileLock | None = None
         self._accepts = False
-        self._writes: Gathering[Job[object], list[object] | None] = Gathering(
-            lambda jobs: self._writer_thread.submit(partial(self._write_all, jobs), runs_anyway=True)
-        )
-        self._reads: Gathering[Job[object], list[object] | None] = Gathering(
-            lambda jobs: self._reader_threads.submit(partial(self._read_all, jobs), runs_anyway=True)
-        )
+        self._writes = Gathering(self._writer_thread, self._run_writing, transaction)
+        self._reads = Gathering(self._reader_threads, self._run_reading, contextlib.nullcontext)
 
     async def open(self, recover: Job[T]) -> T:
         """Lock the path, open and verify the file, and run the first write job on it.
@@ -198,8 +192,7 @@ class SqliteThreads:
         cancelled. So a job may run twice, and its only effect is what it writes in :func:`transaction`.
         """
         self._require_open()
-        outcomes, place = await self._writes.run(job)
-        return await self.write(job) if outcomes is None else cast("T", outcomes[place])
+        return await self._writes.run(job, alone=self.write)
 
     async def read(self, job: Job[T]) -> T:
         """Run a job on one of the readers."""
@@ -212,8 +205,7 @@ class SqliteThreads:
         If one of them fails, each runs again, alone, unless its caller was cancelled.
         """
         self._require_open()
-        outcomes, place = await self._reads.run(job)
-        return await self.read(job) if outcomes is None else cast("T", outcomes[place])
+        return await self._reads.run(job, alone=self.read)
 
     async def close(self) -> None:
         """Refuse new jobs, finish the accepted ones, move the log into the file, and unlock."""
@@ -244,21 +236,6 @@ class SqliteThreads:
             self._require_same_file()
             return job(self._writer)
 
-    def _write_all(self, jobs: list[Job[object]]) -> list[object] | None:
-        """Return the results of all jobs; None if one of them failed, so that each has to run alone."""
-        self._writes.begin(jobs)
-        if len(jobs) == 1:
-            return [self._run_writing(jobs[0])]
-
-        def commit_once(connection: sqlite3.Connection) -> list[object]:
-            with transaction(connection):
-                return [job(connection) for job in jobs]
-
-        # The job that has the error raises it again when it runs alone.
-        with contextlib.suppress(DelayedTrackerError, sqlite3.Error):
-            return self._run_writing(commit_once)
-        return None
-
     def _require_same_file(self) -> None:
         """Refuse to write to a file that the next start would not read.
 
@@ -277,15 +254,6 @@ class SqliteThreads:
                 return job(reader)
         finally:
             self._readers.put(reader)
-
-    def _read_all(self, jobs: list[Job[object]]) -> list[object] | None:
-        """Return the results of all jobs; None if one of them failed, so that each has to run alone."""
-        self._reads.begin(jobs)
-        if len(jobs) == 1:
-            return [self._run_reading(jobs[0])]
-        with contextlib.suppress(DelayedTrackerError):
-            return self._run_reading(lambda connection: [job(connection) for job in jobs])
-        return None
 
     def _require_open(self) -> None:
         if not self._accepts:

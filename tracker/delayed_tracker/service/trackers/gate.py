@@ -15,7 +15,6 @@ called again, and nothing of it is recorded. The next open recovers the stored s
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Final
 
 import structlog
 
@@ -39,8 +38,6 @@ from delayed_tracker.service.trackers.polls import PollQueue
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
-_NO_FACTS: Final = (0, BEFORE_ALL)
-
 
 class TrackerGate:
     """State and core of one tracker. Takes the results of the tracker's effects (``EffectResults``)."""
@@ -50,10 +47,10 @@ class TrackerGate:
         "_broken",
         "_core",
         "_held_count",
-        "_last_facts",
         "_load_share",
         "_replay_told_epoch",
         "_resting",
+        "_retired",
         "_shared",
         "_stepped_at_ms",
         "catalogue_waits",
@@ -90,7 +87,9 @@ class TrackerGate:
         self._active_at_ms = 0  # in elapsed time; set at each step and each call
         self._held_count = 0
         self._resting: RestingTracker | None = None
-        self._last_facts = _NO_FACTS  # epoch and mark-delete position of the core that was dropped with the gate
+        self._retired: tuple[int, Position] | None = (
+            None  # epoch and mark-delete position of the core when it was dropped
+        )
         self._load_share = shared.load_room.budget.share()
         self._replay_told_epoch = 0
 
@@ -191,7 +190,7 @@ class TrackerGate:
         self._shared.load_room.notice(self._load_share, self)
         self.unstored.close()
         if self._core is not None:
-            self._last_facts = (self._core.epoch, self._core.mark_delete)
+            self._retired = (self._core.epoch, self._core.mark_delete)
             self._core = None  # the gate and its host refer to each other, and stay until a garbage collection
 
     # -- looking at the core -----------------------------------------------------------------------------------------
@@ -407,14 +406,20 @@ class TrackerGate:
         """Epoch of the core, also of one that was dropped."""
         if self._resting is not None:
             return self._resting.stats.epoch
-        return self._core.epoch if self._core is not None else self._last_facts[0]
+        if self._retired is not None:
+            return self._retired[0]
+        assert self._core is not None
+        return self._core.epoch
 
     @property
     def mark_delete(self) -> Position:
         """Mark-delete position of the core, also of one that was dropped."""
         if self._resting is not None:
             return self._resting.stats.mark_delete
-        return self._core.mark_delete if self._core is not None else self._last_facts[1]
+        if self._retired is not None:
+            return self._retired[1]
+        assert self._core is not None
+        return self._core.mark_delete
 
     def apply(self, result: EffectResult) -> bool:
         """Apply the result of an effect; a host that is closing still does, because what became durable stays.

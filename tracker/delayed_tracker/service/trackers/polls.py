@@ -117,8 +117,7 @@ class PollQueue:
                 yield poll
             finally:
                 waiting.remove(poll)
-                if not waiting:
-                    self._waiting = None
+                self._waiting = waiting or None
                 # This poll may have been called without trying, or may have left positions for the next one.
                 self.notify_first()
 

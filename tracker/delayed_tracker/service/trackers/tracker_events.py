@@ -45,12 +45,14 @@ class TrackerEvents:
         _log.debug("tracker recovery begun", **_names(host.key))
         yield
         core = host.core_for_reading()
-        has_losses = bool(recovery.missing_count or recovery.corrupt_count)
-        event = "tracker recovered with losses" if has_losses else "tracker recovered"
-        if not has_losses and not (core.recovered_count and self._budget.allows(event)):
+        if recovery.missing_count or recovery.corrupt_count:
+            event, write = "tracker recovered with losses", _log.warning
+        elif core.recovered_count and self._budget.allows("tracker recovered"):
+            event, write = "tracker recovered", _log.info
+        else:
             return  # before counting what the line would say: thousands may be recovered at once
         stats = core.stats()
-        (_log.warning if has_losses else _log.info)(
+        write(
             event,
             **_names(host.key),
             epoch=stats.epoch,
