@@ -10,6 +10,7 @@ import pytest
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import ClientSettings, DelayedTrackerClient, Overloaded
 from tests.benchmarks.abuse.memory_curve import adding, limit_files
+from tests.benchmarks.inputs.serving import until_kernels_are_loaded
 from tests.benchmarks.machine import ProcessMeter
 from tests.integration.harness.dispatcher import now_ms
 from tests.integration.harness.lab import HOUR_MS, TOPIC
@@ -106,6 +107,7 @@ async def test_memory_does_not_grow_with_what_is_offered(tmp_path: Path, file_by
         settings={"unstoredIndexesMax": str(UNSTORED_MAX), "trackerUnstoredIndexesMax": str(UNSTORED_MAX)},
     )
     try:
+        await until_kernels_are_loaded(service)
         meter = ProcessMeter(service.process.pid)
         idle_bytes, curve = meter.resident_bytes, []
         async with adding(service.grpc_address, 3, *options) as added:

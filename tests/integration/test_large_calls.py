@@ -9,7 +9,7 @@ from tests.benchmarks.abuse.flood import STREAMS, UNARY, flood
 
 CALLS = 24
 BUDGET_BYTES = 32 * 2**20
-GROWTH_BYTES_MAX = 6 * BUDGET_BYTES
+GROWTH_BYTES_MAX = 4 * BUDGET_BYTES
 """A message is in memory two or three times while it is copied and parsed; all messages together exceed this."""
 
 

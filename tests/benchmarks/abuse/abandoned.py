@@ -19,6 +19,7 @@ from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc
 from tests.benchmarks.abuse.flood import checking
+from tests.benchmarks.inputs.serving import until_kernels_are_loaded
 from tests.benchmarks.machine import ProcessMeter
 
 POSITIONS: Final = 20_000
@@ -41,6 +42,7 @@ class Abandoned:
 
 async def abandon(service: ServiceProcess, *, streams: int) -> Abandoned:
     """Open streams, each over its own connection, send until they are blocked, and cancel them together."""
+    await until_kernels_are_loaded(service)
     log, logged = service.log, service.log.stat().st_size
     meter = ProcessMeter(service.process.pid)
     channels = [_channel(service.grpc_address, number) for number in range(streams)]

@@ -23,6 +23,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
+from tests.benchmarks.inputs.serving import until_kernels_are_loaded
 from tests.benchmarks.machine import ProcessMeter
 
 _TRACKER: Final = "/delayed_tracker.v1.DelayedDeliveryTrackerService/"
@@ -62,6 +63,7 @@ class Flooded:
 
 async def flood(service: ServiceProcess, method: str, *, calls: int, message_bytes: int) -> Flooded:
     """Make many calls of a method at the same time, each over its own connection."""
+    await until_kernels_are_loaded(service)
     meter = ProcessMeter(service.process.pid)
     before_bytes = meter.reset_peak()
     channels = [_channel(service.grpc_address, number) for number in range(calls)]

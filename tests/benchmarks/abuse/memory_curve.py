@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
+from tests.benchmarks.inputs.serving import until_kernels_are_loaded
 from tests.benchmarks.machine import ProcessMeter
 from tests.repository.project_tree import ROOT
 
@@ -97,6 +98,7 @@ async def curve(options: argparse.Namespace, settings: Mapping[str, str]) -> Non
         storage_url = f"sqlite:{Path(directory) / 'tracker.db'}"
         service = await ServiceProcess.start(Path(directory), storage_url=storage_url, settings=dict(settings))
         try:
+            await until_kernels_are_loaded(service)
             meter = ProcessMeter(service.process.pid)
             print(f"   s  resident MB\n   0  {meter.resident_bytes / 1e6:11.0f}", flush=True)
             async with adding(service.grpc_address, options.adders, *(["--stream"] if options.stream else [])) as added:

@@ -25,6 +25,7 @@ import grpc
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
+from tests.benchmarks.inputs.serving import until_kernels_are_loaded
 from tests.benchmarks.machine import ProcessMeter
 from tests.service.security.certificates import Authority
 from tests.service.security.tokens import OTHER_SECRET, SECRET, data_url, token
@@ -200,6 +201,7 @@ async def attacks(directory: Path, handshakes: int, tokens: int, silent: int) ->
         (f"{silent:,} silent handshakes at once, HTTP", lambda: silent_handshakes(service.http_address, silent)),
     ]
     try:
+        await until_kernels_are_loaded(service)
         for what, attack in ways:
             lines, begun = _line_count(service.log), time.monotonic()
             meter.reset_peak()

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.client import ClientCredentials, ClientSettings, DelayedTrackerClient
+from delayed_tracker.service.process.kernel_start import COMPILED, LOADED
 from delayed_tracker.storage.sqlite.add_log import log_path_of
 from delayed_tracker.storage.sqlite.threads import files_bytes
 from tests.benchmarks.machine import ProcessMeter
@@ -99,3 +100,13 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not await condition():  # noqa: ASYNC110  # another process sends no signal
             await asyncio.sleep(_LOOK_S)
+
+
+async def until_kernels_are_loaded(service: ServiceProcess) -> None:
+    """Return when a service has in memory what it loads after its start: some 70 MB, by its log."""
+
+    async def is_logged() -> bool:
+        log = service.log.read_text("utf-8")
+        return LOADED in log or COMPILED in log
+
+    await until(is_logged)

@@ -29,6 +29,9 @@ from delayed_tracker.service.process.kernels import SERVICE_KERNELS, is_cache_wr
 LOG_EVERY_S: Final = 5.0
 LOAD_AFTER_S = 0.25
 """Pause before kernels are loaded, in which the first calls have the interpreter for themselves."""
+LOADED: Final = "kernels are loaded"
+COMPILED: Final = "kernels are compiled"
+"""Log lines after which no more memory is taken for kernels; a service writes one of them."""
 _SWITCH_S: Final = 0.000_5
 """Time for which loading keeps the interpreter from the event loop: a tenth of Python's default, because a call needs
 the interpreter some twenty times.
@@ -79,9 +82,11 @@ class KernelLoader:
 
     async def start(self) -> None:
         """Return as soon as kernels can be called: compiled, or as Python until they are compiled."""
+        started_at_s = monotonic()
         missing_count = await self._run(self._load_what_is_cached)
         if not missing_count:
             self._workers.shutdown()
+            _log.info(LOADED, seconds=round(monotonic() - started_at_s, 1))
             return
         _log.info(
             "compiling kernels in the background: the service answers meanwhile, more slowly; once for each version and user",
@@ -134,7 +139,7 @@ class KernelLoader:
             for kernel in left:
                 await self._run(kernel.load)
         self._workers.shutdown(wait=False)
-        _log.info("kernels are compiled", seconds=round(monotonic() - started_at_s, 1))
+        _log.info(COMPILED, seconds=round(monotonic() - started_at_s, 1))
 
     async def _run_child(self, directory: str) -> None:
         process = await asyncio.create_subprocess_exec(
