@@ -42,6 +42,9 @@ _GOALS: dict[str, Goal] = {
     "contains": Goal(30),
     "contains half drained": Goal(30),
     "grpc add": Goal(3, times_peer=10),
+    "grpc add 1": Goal(0.012),
+    "grpc add stream 1": Goal(0.05),
+    "grpc add sealing": Goal(4, times_peer=10),
     "grpc above echo": Goal(100),
     "grpc poll": Goal(None, times_peer=10),
     "durable share": Goal(0.6),
@@ -62,8 +65,11 @@ _GOALS: dict[str, Goal] = {
     "look-up": Goal(5),
     "look-up touches": Goal(2 * math.log2(1_000_000)),
     "spark read": Goal(2),
-    "spark beside inflating": Goal(1.5),
-    "spark cores": Goal(1.7),
+    "spark read blobs": Goal(3),
+    "spark beside inflating": Goal(2),
+    "spark cores": Goal(1.85),
+    "spark rebuild": Goal(2),
+    "spark command": Goal(10_000),
     "spark beside reading": Goal(2),
     "stall p99.9": Goal(5),
     "stall max": Goal(20),
@@ -108,6 +114,10 @@ _SAME_GOAL = {
 """Rows that have their own peer, and the row whose goal they share."""
 
 
+_SAME_PEER = {"grpc add sealing": "grpc add", "spark command": "spark replay"}
+"""Rows that have their own goal, and the row whose peer they share."""
+
+
 def goal_of(key: str, shape: Shape | None) -> Goal | None:
     """Return the goal of a row, or None."""
     key = _SAME_GOAL.get(key, key)
@@ -116,6 +126,7 @@ def goal_of(key: str, shape: Shape | None) -> Goal | None:
 
 def peer_of(key: str, shape: Shape | None, measured: dict[str, Peer]) -> Peer | None:
     """Return the peer's number for a row: measured in this run, else stated, else None."""
+    key = _SAME_PEER.get(key, key)
     keys = (f"{key}/{shape.value}", key) if shape else (key,)
     known = (known[wanted] for known in (measured, _STATED) for wanted in keys if wanted in known)
     return next(known, None)

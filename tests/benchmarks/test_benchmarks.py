@@ -109,6 +109,14 @@ def test_a_peer_of_this_run_takes_the_place_of_a_stated_one():
     assert "129 (java, stated) | 2.6 x |" in row("add", 50).markdown({})
 
 
+def test_a_row_with_its_own_goal_may_share_a_peer():
+    """A compared number may stand in several rows with different goals."""
+    redis = {"grpc add": Peer("redis", 0.4, is_measured=True)}
+    assert row("grpc add", 4, Unit.MILLION_PER_S).is_met(redis) is True
+    assert row("grpc add sealing", 3.9, Unit.MILLION_PER_S).is_met({}) is False
+    assert "0.4 (redis, this run) | 9.8 x |" in row("grpc add sealing", 3.9, Unit.MILLION_PER_S).markdown(redis)
+
+
 def test_a_row_shows_median_and_spread():
     """A row shows the median and spread per index, with processor time and the highest peak."""
     readings = [Reading(wall_ns, 2_000_000, peak) for wall_ns, peak in ((1_000, 0), (3_000, 5_000_000), (2_000, 1))]

@@ -104,7 +104,7 @@ async def rows(run: Run) -> AsyncIterator[Row]:
         yield per_second("grpc add", load.what, await _measured(run, service, load), load.count, Shape.WEEK)
         for shape in Shape:
             load = load_of(run, shape, BATCH, in_flight=IN_FLIGHT, is_sealed=True)
-            yield per_second("grpc add", load.what, await _measured(run, service, load), load.count, shape)
+            yield per_second("grpc add sealing", load.what, await _measured(run, service, load), load.count, shape)
 
 
 async def _generated(run: Run, service: Served) -> AsyncIterator[Row]:

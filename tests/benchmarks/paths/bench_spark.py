@@ -83,12 +83,12 @@ def _throughput_rows(run: Run) -> Iterator[Row]:
         (map_file, content.totals(map_ledgers)),
     ):
         require("reading with Spark", all(one.found == expected for one in ran))
-    for what, ran in (
-        ("entry logs, eight columns", alone),
-        ("blobs, eight columns", blob),
-        ("entry logs, only delayed entries are kept", delayed),
+    for key, what, ran in (
+        ("spark read", "entry logs, eight columns", alone),
+        ("spark read blobs", "blobs, eight columns", blob),
+        ("spark read", "entry logs, only delayed entries are kept", delayed),
     ):
-        yield per_second("spark read", f"one core: {what}", _readings(ran), count, unit=_RATE)
+        yield per_second(key, f"one core: {what}", _readings(ran), count, unit=_RATE)
     map_count = map_ledgers * run.scale.spark_ledger_entries
     yield per_second(
         "spark map file", "one core: MapFiles of blocks, eight columns", _readings(map_file), map_count, unit=_RATE
@@ -140,7 +140,7 @@ def _replay_rows(run: Run) -> Iterator[Row]:
     )
     require(f"spark-rebuild warm, which said {warmed.stderr[-500:]!r}", warmed.returncode == 0)
     elapsed = tuple(_command_ms(run, logs, count) for _ in run.fresh_repeats("spark-rebuild", is_long=False))
-    yield Row("spark replay", "spark-rebuild of all, from start to end of the process", Unit.MS, elapsed, count)
+    yield Row("spark command", "spark-rebuild of all, from start to end of the process", Unit.MS, elapsed, count)
 
 
 def _command_ms(run: Run, logs: str, count: int) -> float:
