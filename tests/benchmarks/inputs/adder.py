@@ -54,10 +54,14 @@ class Adder:
         self._session = session
         self._batch = batch
         self._trims = trims
+        self._in_flight_max = CALLS * batch
+        """Positions that had no answer when the adds were stopped."""
         self._firsts = itertools.count(0, batch)
 
     async def add(self, stopped: asyncio.Event, *, over_stream: bool) -> None:
         """Add until the event is set."""
+        if over_stream:
+            self._in_flight_max = ClientSettings().stream_positions_max + self._batch
         ways = [self._stream()] if over_stream else [self._calls() for _ in range(CALLS)]
         adding = [asyncio.create_task(way) for way in ways]
         await stopped.wait()
@@ -70,7 +74,7 @@ class Adder:
     async def verify(self) -> None:
         """Raise SystemExit unless the service has added what it accepted, and at most what it did not answer besides."""
         added_count = (await self._session.stats()).added_count
-        if not 0 <= added_count - self.accepted <= (CALLS + self.unanswered) * self._batch:
+        if not 0 <= added_count - self.accepted <= self._in_flight_max + self.unanswered * self._batch:
             raise SystemExit(f"{self.accepted} were accepted, but the service has added {added_count}")
 
     async def _calls(self) -> None:
