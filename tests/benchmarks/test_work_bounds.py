@@ -6,6 +6,8 @@ over segments. A change that makes something cheaper also lowers the bound; a ch
 """
 
 import asyncio
+import threading
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import fields
 from pathlib import Path
@@ -39,7 +41,7 @@ from tests.benchmarks.inputs.shapes import (
 )
 from tests.benchmarks.work import CountingStorage, StorageWork, Work, work_of
 from tests.core.harness.shell import Shell
-from tests.service.harness.shell import InlineExecutor, until
+from tests.service.harness.shell import InlineExecutor, settle, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -270,13 +272,10 @@ def test_work_of_popping_as_the_week_passes():
 
 async def test_jobs_of_opening_trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A new tracker takes shares of a read and of two commits, and nothing of the worker threads besides."""
-    count, given = 200, 0
-    submit = WorkerThreads.submit
+    count, held = 200, HeldJobs()
 
-    def counted(threads: WorkerThreads, *args: Any, **kwargs: Any) -> Any:
-        nonlocal given
-        given += 1
-        return submit(threads, *args, **kwargs)
+    def submit(threads: WorkerThreads, function: Callable[[], Any], **options: Any) -> "asyncio.Future[Any]":
+        return held.submit(threads, function, **options)
 
     registry = TrackerRegistry(
         open_storage(f"sqlite:{tmp_path / 'tracker.db'}"),
@@ -287,11 +286,48 @@ async def test_jobs_of_opening_trackers(tmp_path: Path, monkeypatch: pytest.Monk
     )
     await registry.start()
     keys = [TrackerKey(f"persistent://lab/main/{number}", "opens") for number in range(count)]
-    monkeypatch.setattr(WorkerThreads, "submit", counted)
-    await asyncio.gather(*(registry.open(key, owner="me", mark_delete=None) for key in keys))
+    monkeypatch.setattr(WorkerThreads, "submit", submit)
+    opening = asyncio.gather(*(registry.open(key, owner="me", mark_delete=None) for key in keys))
+    while not opening.done():
+        await settle()
+        await held.run()
+    await opening
     monkeypatch.undo()
     await registry.close()
-    assert 0 < given <= count
+    assert 0 < held.count <= count // 5
+
+
+class HeldJobs:
+    """Lets jobs of worker threads begin together, once the event loop has nothing else to do.
+
+    How many requests share a job would otherwise depend on how soon the threads get a core.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._begun = threading.Event()
+        self._outcomes: list[asyncio.Future[Any]] = []
+        self._submit = WorkerThreads.submit
+
+    def submit(self, threads: WorkerThreads, function: Callable[[], Any], **options: Any) -> "asyncio.Future[Any]":
+        """Take the place of ``WorkerThreads.submit``."""
+        begun = self._begun
+
+        def held() -> Any:
+            begun.wait()
+            return function()
+
+        self.count += 1
+        self._outcomes.append(self._submit(threads, held, **options))
+        return self._outcomes[-1]
+
+    async def run(self) -> None:
+        """Let the jobs begin that were given until now, and wait for them."""
+        outcomes, self._outcomes = self._outcomes, []
+        begun, self._begun = self._begun, threading.Event()
+        begun.set()
+        if outcomes:
+            await asyncio.wait(outcomes)
 
 
 class NoExecutor(Executor):
