@@ -10,7 +10,8 @@ from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.registry_life import open_tracker, restarted
-from tests.service.harness.shell import KEY, bucketful, elapse, failing, indexes, make_registry
+from tests.service.harness.shell import KEY, Gate, bucketful, elapse, failing, indexes, make_registry, rows
+from tests.simulation.durable_world import SharedByProcesses
 
 DOWN = [StorageUnavailable("down")] * 1_000
 
@@ -25,7 +26,10 @@ async def registry(storage, clock, log):
     made = make_registry(storage, clock, service_limits=ServiceLimits(add_log_bytes_max=2**30), add_log=log)
     await made.start()
     yield made
-    await made.close()
+    storage.open_gates()
+    closing = asyncio.create_task(made.close())
+    await elapse(clock, 60_000)
+    await closing
 
 
 async def sealed(host, epoch, clock, ledger):
@@ -71,6 +75,34 @@ async def test_a_checkpoint_completes_an_undo_first(registry, storage, clock):
     del storage.before["replace"], storage.after["replace"]
     assert await host.checkpoint()
     assert not (await storage.inner.list(*KEY)).entries
+
+
+@pytest.mark.parametrize("has_failed", [False, True], ids=["not begun", "failed"])
+async def test_a_checkpoint_contains_the_deletion_of_a_drained_bucket(registry, storage, clock, log, has_failed):
+    """The deletion of a drained bucket comes later. The records that a checkpoint cuts would be all that tells of it."""
+    host, opened = await open_tracker(registry)
+    for ledger in (1, 2):
+        await sealed(host, opened.epoch, clock, ledger)
+        await elapse(clock, 100)
+    await elapse(clock, 1_000_000)
+    first = bucketful(0, 1).positions
+    if has_failed:
+        storage.before["replace"] = failing(*DOWN[:3])
+        assert host.cancel(opened.epoch, first).cancelled_count == 5
+        await elapse(clock, 300)
+        assert host.counters.deletes_failed
+    else:
+        delivery = await host.poll(opened.epoch, max_count=5, wait_ms=0, lease_ms=0)
+        assert set(rows(delivery)) == {(1, entry) for entry in range(5)}
+    await host.until_durable()
+    assert await host.checkpoint()
+    storage.before["replace"] = Gate()  # the process is killed: another one opens what it has left
+    again = make_registry(SharedByProcesses(storage.inner), clock, add_log=SharedByProcesses(log))
+    await again.start()
+    host, opened = await open_tracker(again)
+    assert opened.recovered_count == 5
+    assert not host.contains(first).any()
+    await again.close()
 
 
 async def test_records_that_were_cut_too_far_are_reported(registry, storage, clock, log):

@@ -38,11 +38,9 @@ class Checkpoints:
         counts: dict[int, int] = {}
 
         def look() -> Consumption:
-            core = self._gate.require_core()
-            stored = core.stored_counts()
-            counts.update((bucket_id, tracked_count) for bucket_id, (tracked_count, _) in stored.items())
-            mark = self._mark(core, core.contained_through())
-            return Consumption(self._changed(core, stored), mark=mark)
+            consumption = self._consumption(core := self._gate.require_core())
+            counts.update((bucket_id, tracked) for bucket_id, (tracked, _) in core.stored_counts().items())
+            return consumption
 
         with suppress(TrackerNotOpen, TrackerBroken), self._gate.held():
             recorded = await self._gate.runner.writer.record_consumed(look)
@@ -55,28 +53,30 @@ class Checkpoints:
         """Record the consumed positions of a closed tracker whose effects have ended; none if its core was given up."""
         if (core := self._gate.sound_core) is None:
             return
-        runner = self._gate.runner
-        mark = None if self._gate.log is None else self._mark(core, core.contained_through())
-        consumption = Consumption(
-            self._changed(core, core.stored_counts()), core.undeleted() | runner.stale_catalogue_ids, mark
-        )
+        consumption = self._consumption(core)
         # A catalogue that has nothing to learn may be busy, and the close need not wait for it.
         if consumption.is_empty:
             return
-        recorded = await runner.writer.record_consumed(lambda: consumption)
-        if recorded is not None and mark is not None:
-            await self._gate.cut_log(mark.number)
+        recorded = await self._gate.runner.writer.record_consumed(lambda: consumption)
+        if recorded is not None and recorded.mark is not None:
+            await self._gate.cut_log(recorded.mark.number)
 
-    def _changed(self, core: TrackerCore, stored: Mapping[int, tuple[int, int]]) -> Mapping[int, PositionBitmap]:
-        """Return what each stored bucket tracks of which the catalogue may not know what is consumed.
+    def _consumption(self, core: TrackerCore) -> Consumption:
+        """Return the state of now, with the mark up to which the catalogue then contains the log, if there is one."""
+        # First of all: this may retire buckets, and so does away with what is still to be recorded of them. The catalogue
+        # names them until they are deleted, which may fail, or happen after the records of their positions were cut.
+        through = None if self._gate.log is None else core.contained_through()
+        return Consumption(
+            self._changed(core),
+            core.undeleted() | self._gate.runner.stale_catalogue_ids,
+            None if through is None else self._mark(core, through),
+        )
 
-        Args:
-            core: of the tracker.
-            stored: its ``stored_counts``.
-        """
+    def _changed(self, core: TrackerCore) -> Mapping[int, PositionBitmap]:
+        """Return what each stored bucket tracks of which the catalogue may not know what is consumed."""
         changed = [
             bucket_id
-            for bucket_id, (tracked_count, sealed_count) in stored.items()
+            for bucket_id, (tracked_count, sealed_count) in core.stored_counts().items()
             if self._recorded.get(bucket_id, sealed_count) != tracked_count
         ]
         return core.remaining(changed) if changed else {}
