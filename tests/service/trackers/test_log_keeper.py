@@ -6,7 +6,7 @@ import pytest
 
 from delayed_tracker.core.values.columns import IndexColumns
 from delayed_tracker.core.values.verb_results import BucketState
-from delayed_tracker.service.errors import Overloaded
+from delayed_tracker.service.errors import Overloaded, TrackerKey
 from delayed_tracker.service.grpc.import_stream import ImportStream
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.operations.clearing import delete_tracker
@@ -361,3 +361,46 @@ async def test_open_trackers_are_checkpointed_while_another_is_being_loaded(make
     await elapse(clock, 1_000)
     assert await logged_bytes(log) == 0
     await again.close()
+
+
+async def cancelled_in_turns(trackers, clock, *, rounds):
+    """Add to one tracker after the other, and cancel it: the log has what no tracker needs."""
+    for ledger in range(1, rounds + 1):
+        host, opened = trackers[ledger % len(trackers)]
+        positions = await add(host, opened.epoch, clock, 20, ledger=ledger)
+        host.cancel(opened.epoch, positions)
+        await elapse(clock, 100)
+
+
+async def test_room_is_made_again_and_again_of_many_small_trackers(make, clock, monkeypatch):
+    """None of them grows enough to be looked at, and together they would fill the log ten times."""
+    monkeypatch.setattr("delayed_tracker.service.trackers.log_keeper._GROWTH_SHARE", 1)
+    registry = await make(log_bytes_max=20_000)
+    trackers = [await open_tracker(registry, TrackerKey(KEY.topic, str(number))) for number in range(10)]
+    cut = registry.log.record_count
+    await cancelled_in_turns(trackers, clock, rounds=1_000)
+    assert registry.log.record_count - cut == 2_000
+    assert registry.log_keeper.checkpoint_count > 20
+    assert registry.log.log_bytes < 15_000
+
+
+@pytest.mark.parametrize("hung_count", [1, 7])
+async def test_trackers_whose_catalogue_hangs_leave_the_others_their_log(make, storage, clock, *, hung_count):
+    """Their records stay, and so few of the others' that these are never refused."""
+    registry = await make(log_bytes_max=60_000)
+    hung = [await open_tracker(registry, TrackerKey(f"hung {number}", "s")) for number in range(hung_count)]
+    others = [await open_tracker(registry, TrackerKey(f"other {number}", "s")) for number in range(2)]
+    gate = Gate()
+
+    async def hang(topic, *_args, **_options):
+        if topic.startswith("hung"):
+            await gate()
+
+    storage.before["replace"] = hang
+    await cancelled_in_turns(hung, clock, rounds=5 * hung_count)
+    assert gate.held_count == hung_count
+    await cancelled_in_turns(others, clock, rounds=300)
+    assert sum(host.log_bytes for host, _ in others) < 1_000
+    gate.open()
+    await elapse(clock, 1_000)
+    assert registry.log.log_bytes == 0

@@ -17,7 +17,7 @@ from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.registry_life import FAR_MS, down, fill, open_tracker, positions_of
-from tests.service.harness.shell import KEY, TINY, Gate, elapse, failing, make_registry, settle
+from tests.service.harness.shell import KEY, OTHER, TINY, Gate, elapse, failing, make_registry, settle
 from tests.service.metrics.scraping import assert_balanced, parsed
 from tests.simulation.durable_world import SharedByProcesses
 
@@ -93,6 +93,28 @@ async def test_an_idle_tracker_leaves_memory_and_a_call_brings_it_back(make, clo
     assert host.contains(positions_of(1, 2, 3, 4, 5)).all()
     assert after == replace(before, loaded_count=after.loaded_count, memory_bytes=after.memory_bytes)
     host._gate.core.check()
+
+
+async def test_a_tracker_whose_catalogue_hangs_keeps_no_other_in_memory(make, storage, clock):
+    """Its own checkpoint, which comes first, does not end."""
+    registry = await make()
+    hung, _ = await filled(registry, clock)
+    other, opened = await open_tracker(registry, OTHER)
+    await fill(other, opened.epoch, clock)
+    await elapse(clock, 1)
+    gate = Gate()
+
+    async def hang(topic, cursor, **_options):
+        if (topic, cursor) == tuple(KEY):
+            await gate()
+
+    storage.before["replace"] = hang
+    await elapse(clock, 2 * IDLE_MS)
+    assert gate.held_count
+    assert (hung.state, other.state) == (HostState.READY, HostState.UNLOADED)
+    gate.open()
+    await elapse(clock, 2 * IDLE_MS)
+    assert hung.state is HostState.UNLOADED
 
 
 async def test_stats_of_an_unloaded_tracker_are_answered_without_it(make, clock):

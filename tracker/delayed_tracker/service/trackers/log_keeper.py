@@ -7,9 +7,9 @@ From half of the log's limit on, the trackers that hold most of it are sealed, t
 dispatcher has opened since the start, which are loaded for it and closed again.
 
 What the storage refuses is tried again after a pause: a full log takes no records whose commit would be another occasion.
+A tracker whose storage hangs keeps no other one from being cut.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
@@ -18,11 +18,18 @@ from delayed_tracker.service.clock import Clock, Timer
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.tracker_log import TrackerLog
+from delayed_tracker.service.trackers.tracker_work import TrackerWork
 
 _GROWTH_SHARE: Final = 4_096
 """A tracker is looked at each time that its records have grown by this part of the log's limit: 256 KiB by default."""
 _CUT_SHARE: Final = 2
 """Records are cut if at least one part in this many of a tracker's records can be."""
+_ROOM_SHARE: Final = 8
+"""Room is made again when a log that is half full has grown by this part of its limit ..."""
+_ROOM_RETRIES: Final = 5
+"""... or after this many pauses: a full log does not grow."""
+_CHECKPOINTS_AT_ONCE: Final = 8
+_RELIEFS_AT_ONCE: Final = 4
 
 
 class LoggedTracker(Protocol):
@@ -61,7 +68,8 @@ class LogKeeper:
 
     Args:
         writer: of the log.
-        trackers: returns the open trackers.
+        trackers: returns the trackers that are in memory.
+        find: returns one of them; None if it is not in memory.
         relieve: loads a tracker that is not open, seals it and closes it.
         clock: for pauses.
         retry_ms: pause after a checkpoint or a relief that failed.
@@ -71,6 +79,7 @@ class LogKeeper:
         self,
         writer: LogWriter,
         trackers: Callable[[], Iterable[LoggedTracker]],
+        find: Callable[[TrackerKey], LoggedTracker | None],
         relieve: Callable[[TrackerKey], Awaitable[None]],
         *,
         clock: Clock,
@@ -85,13 +94,19 @@ class LogKeeper:
         self._retry: Timer | None = None
         self._writer = writer
         self._trackers = trackers
+        self._find = find
         self._relieve = relieve
-        self._wanted: dict[TrackerKey, None] = {}
+        self._checkpoints = TrackerWork("a checkpoint", self._checkpoint, at_once=_CHECKPOINTS_AT_ONCE)
+        self._reliefs = TrackerWork("storing a tracker that is not open", self._relieved, at_once=_RELIEFS_AT_ONCE)
+        self._failed: set[TrackerKey] = set()
+        """Trackers whose checkpoint failed, until the pause is over."""
         self._looked_at: dict[TrackerKey, int] = {}
-        self._sealing: set[TrackerKey] = set()
         self._emptying: set[TrackerKey] = set()
-        self._task: asyncio.Task[None] | None = None
-        self._relief: asyncio.Task[None] | None = None
+        self._room_bytes = 0
+        """Size of the log from which on room is made again, if it is half full."""
+        self._room_made_ms = 0.0
+        self._chosen: set[TrackerKey] = set()
+        """Trackers that were sealed or cut to make room, the last time."""
         self._closing = False
         writer.committed = self.committed
 
@@ -111,8 +126,8 @@ class LogKeeper:
     def closed(self, key: TrackerKey, log_bytes: int) -> None:
         """Note that a tracker is closed, and how many bytes of records it has left."""
         self._looked_at.pop(key, None)
-        self._wanted.pop(key, None)
-        self._sealing.discard(key)
+        self._checkpoints.withdraw(key)
+        self._failed.discard(key)
         self._emptying.discard(key)
         if log_bytes:
             self.unloaded[key] = log_bytes
@@ -125,30 +140,88 @@ class LogKeeper:
         """Look at a tracker if its records have grown enough; make room if the log is half full."""
         if tracker.log_bytes >= self._looked_at.get(tracker.key, 0) + self.growth_bytes:
             self._look_at(tracker.key, tracker.log_bytes)
-        if self._is_half_full and not self._sealing:
-            self._begin()
+        self._make_room_in_time()
 
     def stored(self, key: TrackerKey, log_bytes: int) -> None:
         """Look at a tracker whose snapshot was stored, unless its records are few: a checkpoint is a write, too."""
-        self._sealing.discard(key)
         if log_bytes >= self.growth_bytes or self._is_half_full or key in self._emptying:
             self._look_at(key, log_bytes)
+        self._make_room_in_time()
 
     def empty(self, key: TrackerKey) -> None:
         """Cut the records of a tracker, however few, now and when what is sealed is stored."""
         self._emptying.add(key)
-        self._wanted[key] = None
-        self._begin()
+        self._checkpoints.ask(key)
 
     def _look_at(self, key: TrackerKey, log_bytes: int) -> None:
         self._looked_at[key] = log_bytes
-        self._wanted[key] = None
-        self._begin()
+        self._checkpoints.ask(key)
 
-    def _begin(self) -> None:
-        if self._task is None and not self._closing:
-            self._task = asyncio.get_running_loop().create_task(self._run())
-            self._task.add_done_callback(self._ended)
+    async def _checkpoint(self, key: TrackerKey) -> None:
+        """Cut the records of a tracker if that frees enough. If it fails, try again after a pause."""
+        if (tracker := self._find(key)) is None:
+            return
+        cuttable = tracker.cuttable_log_bytes()
+        is_enough = _CUT_SHARE * cuttable >= tracker.log_bytes or self._is_half_full or key in self._emptying
+        if cuttable and is_enough:
+            if not await tracker.checkpoint():
+                self._failed.add(key)
+                self._begin_later()
+                return
+            self.checkpoint_count += 1
+            self._looked_at[key] = tracker.log_bytes
+            # The log has become shorter.
+            self._room_bytes = min(self._room_bytes, self._next_room_bytes)
+        if not tracker.sealing_count:  # what was sealed is stored, and cut; what came later stays
+            self._emptying.discard(key)
+
+    def _make_room_in_time(self) -> None:
+        if not self._is_half_full:
+            self._room_bytes = 0
+        elif self._writer.log_bytes >= self._room_bytes:
+            self._make_room()
+
+    @property
+    def _next_room_bytes(self) -> int:
+        return self._writer.log_bytes + self._writer.limits.add_log_bytes_max // _ROOM_SHARE
+
+    def _make_room(self) -> None:
+        """Begin to seal what holds a quarter of the log's limit, the largest first, and to cut what is consumed of it.
+
+        What was begun the last time and has not ended does not count: it may hang.
+        """
+        if self._closing:
+            return
+        before, self._chosen = self._chosen, set()
+        self._room_bytes, self._room_made_ms = self._next_room_bytes, self._clock.elapsed_ms()
+        self._begin_later()
+        wanted = self._writer.limits.add_log_bytes_max // 4
+        logged = [tracker for tracker in self._trackers() if tracker.log_bytes]
+        for tracker in sorted(logged, key=lambda each: each.log_bytes, reverse=True):
+            if wanted <= 0:
+                return
+            key, is_sealing = tracker.key, tracker.sealing_count > 0
+            if not (key in before and (is_sealing or self._checkpoints.is_under_way(key))):
+                wanted -= tracker.log_bytes
+            if not is_sealing:  # once, until that is stored: an outage would leave a bucket for each attempt
+                tracker.seal_open_buckets()
+            self._chosen.add(key)
+            self._checkpoints.ask(key)
+        for key, size in sorted(self.unloaded.items(), key=lambda each: each[1], reverse=True):
+            if wanted <= 0:
+                return
+            if not self._reliefs.is_under_way(key):
+                wanted -= size
+                self._reliefs.ask(key)
+
+    async def _relieved(self, key: TrackerKey) -> None:
+        """Store what the log has of a tracker, if it is still not open."""
+        if key not in self.unloaded:
+            return
+        try:
+            await self._relieve(key)
+        except DelayedTrackerError:  # an open says why
+            self._begin_later()
 
     def _begin_later(self) -> None:
         if self._retry is None and not self._closing:
@@ -156,90 +229,18 @@ class LogKeeper:
 
     def _try_again(self) -> None:
         self._retry = None
-        self._begin()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if self._task is task:  # cancelled before it ran
-            self._task = None
-        if self._relief is task:
-            self._relief = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            task.get_loop().call_exception_handler({"message": "keeping the add log short failed", "exception": error})
-
-    async def _run(self) -> None:
-        try:
-            await self._keep_short()
-        finally:
-            # In the same step as the last look at what is wanted: what comes later begins a task of its own.
-            self._task = None
-
-    async def _keep_short(self) -> None:
-        failed: dict[TrackerKey, None] = {}
-        while self._wanted and not self._closing:
-            wanted, self._wanted = self._wanted, {}
-            for tracker in [tracker for tracker in self._trackers() if tracker.key in wanted]:
-                if not tracker.sealing_count:  # what was sealed is stored, or gone
-                    self._sealing.discard(tracker.key)
-                if not await self._checkpoint(tracker):
-                    failed[tracker.key] = None
-        if self._is_half_full and not self._closing:
-            failed |= await self._make_room()
-        if failed:
-            self._wanted |= failed
+        failed, self._failed = self._failed, set()
+        for key in failed:
+            self._checkpoints.ask(key)
+        if self._is_half_full:
+            if self._clock.elapsed_ms() - self._room_made_ms >= _ROOM_RETRIES * self._retry_ms:
+                self._make_room()
             self._begin_later()
-
-    async def _checkpoint(self, tracker: LoggedTracker) -> bool:
-        """Cut the records of a tracker if that frees enough. Return False if it failed."""
-        key, cuttable = tracker.key, tracker.cuttable_log_bytes()
-        is_enough = _CUT_SHARE * cuttable >= tracker.log_bytes or self._is_half_full or key in self._emptying
-        if cuttable and is_enough:
-            if not await tracker.checkpoint():
-                return False
-            self.checkpoint_count += 1
-            self._looked_at[key] = tracker.log_bytes
-        if not tracker.sealing_count:  # what was sealed is stored, and cut; what came later stays
-            self._emptying.discard(key)
-        return True
-
-    async def _make_room(self) -> dict[TrackerKey, None]:
-        """Begin to seal what holds a quarter of the log's limit, and cut what is consumed; return those that failed."""
-        wanted = self._writer.limits.add_log_bytes_max // 4
-        consumed: list[LoggedTracker] = []
-        sizes = {tracker.key: tracker for tracker in self._trackers() if tracker.log_bytes}
-        for tracker in sorted(sizes.values(), key=lambda each: each.log_bytes, reverse=True):
-            if wanted <= 0:
-                break
-            wanted -= tracker.log_bytes
-            # Once, until that is stored: an outage would leave a bucket for each attempt.
-            if not tracker.sealing_count and tracker.seal_open_buckets():
-                self._wanted[tracker.key] = None
-            else:
-                consumed.append(tracker)
-            self._sealing.add(tracker.key)
-        if wanted > 0 and self.unloaded and self._relief is None:
-            # In a task of its own: recoveries may take long, and open trackers are checkpointed meanwhile.
-            self._relief = asyncio.get_running_loop().create_task(self._relieve_unloaded(wanted))
-            self._relief.add_done_callback(self._ended)
-        return {tracker.key: None for tracker in consumed if not await self._checkpoint(tracker)}
-
-    async def _relieve_unloaded(self, wanted: int) -> None:
-        """Store what the log has of trackers that are not open, the largest first, until ``wanted`` bytes are free."""
-        try:
-            for key, size in sorted(self.unloaded.items(), key=lambda each: each[1], reverse=True):
-                if wanted <= 0 or self._closing:
-                    return
-                wanted -= size
-                try:
-                    await self._relieve(key)
-                except DelayedTrackerError:  # an open says why
-                    self._begin_later()
-        finally:
-            self._relief = None
 
     async def close(self) -> None:
         """Begin nothing more, and return when nothing is under way."""
         self._closing = True
         if self._retry is not None:
             self._retry.cancel()
-        if under_way := [task for task in (self._task, self._relief) if task is not None]:
-            await asyncio.wait(under_way)
+        await self._checkpoints.close()
+        await self._reliefs.close()

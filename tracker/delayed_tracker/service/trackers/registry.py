@@ -123,9 +123,21 @@ class TrackerRegistry:
                 fenced=self.fenced,
             )
             self.log_keeper = LogKeeper(
-                self.log, self.hosts, self._relieve_log, clock=self.clock, retry_ms=limits.retry_backoff_ms
+                self.log,
+                self.hosts,
+                self._ready_host,
+                self._relieve_log,
+                clock=self.clock,
+                retry_ms=limits.retry_backoff_ms,
             )
-            self.idle = IdleTrackers(self.service_limits, self.clock, self.log_keeper, self.hosts, self._is_free)
+            self.idle = IdleTrackers(
+                self.service_limits,
+                self.clock,
+                self.log_keeper,
+                self.hosts,
+                find=self._ready_host,
+                is_free=self._is_free,
+            )
         self._shared = SharedComponents(
             clock=self.clock,
             limits=self.service_limits,
@@ -200,6 +212,10 @@ class TrackerRegistry:
     def hosts(self) -> Iterator[TrackerHost]:
         """Return the trackers that are in memory and answer verbs now, in the order they were opened."""
         return (host for host in self._hosts.values() if host.state is HostState.READY)
+
+    def _ready_host(self, key: TrackerKey) -> TrackerHost | None:
+        host = self._hosts.get(key)
+        return host if host is not None and host.state is HostState.READY else None
 
     # -- trackers -----------------------------------------------------------------------------------------------------
 

@@ -15,11 +15,13 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.log_keeper import LogKeeper
+from delayed_tracker.service.trackers.tracker_work import TrackerWork
 
 _LOOKS: Final = 4
 """Trackers are looked at this many times while the idle time passes."""
 _LOOKED_AT_ONCE: Final = 256
 """Trackers looked at before other tasks of the event loop run."""
+_UNLOADS_AT_ONCE: Final = 8
 
 
 class IdleTrackers:
@@ -30,6 +32,7 @@ class IdleTrackers:
         clock: for the time of the next search.
         log_keeper: learns the size of the records of unloaded trackers.
         trackers: returns the trackers that are in memory.
+        find: returns one of them; None if it is not in memory.
         is_free: returns False while something is done with a tracker as a whole, such as an import.
     """
 
@@ -39,6 +42,8 @@ class IdleTrackers:
         clock: Clock,
         log_keeper: LogKeeper,
         trackers: Callable[[], Iterable[TrackerHost]],
+        *,
+        find: Callable[[TrackerKey], TrackerHost | None],
         is_free: Callable[[TrackerKey], bool],
     ) -> None:
         self.unload_count = 0
@@ -49,6 +54,8 @@ class IdleTrackers:
         self._clock = clock
         self._log_keeper = log_keeper
         self._trackers = trackers
+        self._find = find
+        self._unloads = TrackerWork("unloading an idle tracker", self._unload, at_once=_UNLOADS_AT_ONCE)
         self._is_free = is_free
         self._unloaded: set[TrackerKey] = set()
         self._timer: Timer | None = None
@@ -96,7 +103,7 @@ class IdleTrackers:
             if self._closing:
                 return
             if self._may_rest(tracker):
-                await self._unload(tracker)
+                self._unloads.ask(tracker.key)
             if number % _LOOKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
@@ -105,7 +112,10 @@ class IdleTrackers:
         idle_ms = self._limits.tracker_idle_unload_ms
         return idle_ms > 0 and self._is_free(tracker.key) and tracker.is_idle(idle_ms)
 
-    async def _unload(self, tracker: TrackerHost) -> None:
+    async def _unload(self, key: TrackerKey) -> None:
+        tracker = self._find(key)
+        if tracker is None or not self._may_rest(tracker):
+            return
         # Somebody may have used it during the checkpoint.
         if await tracker.checkpoint() and self._may_rest(tracker) and tracker.is_logged and not self._closing:
             tracker.unload()
@@ -121,3 +131,4 @@ class IdleTrackers:
             self._timer = None
         if self._task is not None:
             await asyncio.wait([self._task])
+        await self._unloads.close()

@@ -1,0 +1,69 @@
+"""Work on single trackers: a few at a time, so that one whose storage hangs delays none of the others."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from functools import partial
+from typing import Any
+
+from delayed_tracker.service.errors import TrackerKey
+
+
+class TrackerWork:
+    """The same work on one tracker after the other, at most one task for each.
+
+    Args:
+        what: names the work in the report of an error that it does not handle.
+        perform: works on one tracker.
+        at_once: tasks at a time.
+    """
+
+    def __init__(self, what: str, perform: Callable[[TrackerKey], Coroutine[Any, Any, None]], *, at_once: int) -> None:
+        self._what = what
+        self._perform = perform
+        self._at_once = at_once
+        self._wanted: dict[TrackerKey, None] = {}
+        self._under_way: dict[TrackerKey, asyncio.Task[None]] = {}
+        self._again: set[TrackerKey] = set()
+        self._closing = False
+
+    def ask(self, key: TrackerKey) -> None:
+        """Work on a tracker soon; once more after the work on it that is under way."""
+        if key in self._under_way:
+            self._again.add(key)
+        else:
+            self._wanted[key] = None
+            self._begin()
+
+    def withdraw(self, key: TrackerKey) -> None:
+        """Forget what was asked for and is not under way."""
+        self._wanted.pop(key, None)
+        self._again.discard(key)
+
+    def is_under_way(self, key: TrackerKey) -> bool:
+        """Return True while a task works on a tracker."""
+        return key in self._under_way
+
+    def _begin(self) -> None:
+        while self._wanted and len(self._under_way) < self._at_once and not self._closing:
+            key = next(iter(self._wanted))
+            del self._wanted[key]
+            # An empty context: the work does not belong to the call that was the occasion.
+            task = asyncio.get_running_loop().create_task(self._perform(key), context=Context())
+            self._under_way[key] = task
+            task.add_done_callback(partial(self._ended, key))
+
+    def _ended(self, key: TrackerKey, task: asyncio.Task[None]) -> None:
+        del self._under_way[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            task.get_loop().call_exception_handler({"message": f"{self._what} failed", "exception": error})
+        if key in self._again:
+            self._again.remove(key)
+            self._wanted[key] = None
+        self._begin()
+
+    async def close(self) -> None:
+        """Begin nothing more, and return when nothing is under way."""
+        self._closing = True
+        if self._under_way:
+            await asyncio.wait(self._under_way.values())
