@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from delayed_tracker.service.storage.tracker_log import TrackerLog
+from delayed_tracker.service.storage.tracker_log import STRETCH_SHARE, TrackerLog
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
 from tests.service.harness.shell import KEY, settle
 
@@ -38,6 +38,21 @@ def test_what_is_written_no_longer_waits(log):
     assert (log.durable_number, log.unwritten_removed_count, log.log_bytes) == (2, 4, 10)
     assert log.written(3) == 4
     assert log.unwritten() == (4, (), 0)
+
+
+def test_the_memory_for_sizes_is_bounded(log):
+    """Commits are counted together: a cut then frees a thirty-second part too little at most, and everything in the end."""
+    commits = 100_000
+    for _ in range(commits):
+        filled(log, 39, removed_count=1).written(log.last_number)
+    assert len(log._stored) < 400
+    assert log.log_bytes == log.cuttable_bytes(commits) == 39 * commits
+    for through in range(0, commits, 7_777):
+        assert 39 * (through - commits / STRETCH_SHARE) <= log.cuttable_bytes(through) <= 39 * through
+    freed = log.forget_through(commits // 2)
+    assert log.log_bytes == 39 * commits - freed
+    assert log.forget_through(commits) == 39 * commits - freed
+    assert log.log_bytes == 0
 
 
 def test_a_cut_frees_whole_commits(log):

@@ -97,3 +97,29 @@ async def test_a_checkpoint_that_fails_costs_duplicates_only(registry, storage, 
     storage.before["list"] = failing(down())
     await registry.close_tracker(KEY, opened.epoch)
     assert registry.counters.checkpoints_failed == 1
+
+
+async def test_effects_that_are_cut_off_may_undo_what_they_have_begun(registry, storage, clock):
+    """The grace period is over. The storage stays open until they have ended, and no error is reported."""
+    host, opened = await open_tracker(registry)
+    begun, undone = asyncio.Event(), Gate()
+
+    async def begin(*_args, **_options):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await undone()
+
+    storage.before["create_bucket_snapshot"] = begin
+    await fill(host, opened.epoch, clock, 1)
+    await begun.wait()
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+    closing = asyncio.create_task(registry.drain(100))
+    await elapse(clock, 1_000)
+    assert undone.held_count == 1
+    assert not closing.done()
+    undone.open()
+    await closing
+    assert reported == []

@@ -23,6 +23,7 @@ starts. Functions that kernels call are :func:`jitable`; what else numba has to 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
@@ -96,6 +97,8 @@ class Kernel(Generic[Arguments, Answer]):
         self._argument_types = argument_types
         self._running: Callable[Arguments, Answer] | None = None
         self._is_loaded = False
+        self._changing = Lock()
+        """Held while both change: a thread that interprets must not take the place of one that has just loaded."""
 
     @property
     def is_loaded(self) -> bool:
@@ -153,18 +156,20 @@ class Kernel(Generic[Arguments, Answer]):
                 self.interpret()
             return self(*args, **kwargs)
 
-        if not self._is_loaded:
-            self._running = first_call
+        with self._changing:
+            if not self._is_loaded:
+                self._running = first_call
 
     def interpret(self) -> None:
         """Run the Python function, which is much slower, until the machine code is loaded."""
-        if not self._is_loaded:
-            self._running = self.function
+        with self._changing:
+            if not self._is_loaded:
+                self._running = self.function
 
     def _run_from_now_on(self, function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
-        # In this order: a thread between the two assignments only loads the same code again.
-        self._running = function
-        self._is_loaded = True
+        with self._changing:
+            self._running = function
+            self._is_loaded = True
         return function
 
 

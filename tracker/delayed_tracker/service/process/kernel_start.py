@@ -177,7 +177,10 @@ class KernelLoader:
 
 @contextlib.contextmanager
 def _beside_calls() -> Iterator[None]:
-    """Load in this block without delaying calls, and keep what it leaves out of garbage collections."""
+    """Load in this block without delaying calls, and keep what it leaves out of garbage collections.
+
+    So what the calls of this second make, such as hosts of trackers, is not collected later if it is a cycle by then.
+    """
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
     try:

@@ -81,7 +81,7 @@ class DurableChanges:
         await self._writer.until_durable(self._log, self._log.last_number if number is None else number)
 
     def cuttable_bytes(self, through: int) -> int:
-        """Return the bytes of the commits that end at or before a number."""
+        """Return the bytes that a cut through a number would free."""
         return self._log.cuttable_bytes(through)
 
     async def cut(self, through: int) -> bool:

@@ -157,14 +157,16 @@ class EffectRunner:
                 with suppress(StorageError):  # Recovery copes with it: each of its snapshots is whole.
                     await self.writer.drop((), epoch=self._results.epoch)
 
-    def abandon(self) -> None:
-        """Cancel the effects in flight.
+    def abandon(self) -> list[asyncio.Task[None]]:
+        """Cancel the effects in flight, and return their tasks, which may have something to undo.
 
         The storage keeps of each either nothing, or a whole snapshot that is catalogued or can be swept.
         """
         self.writer.finishing = True
-        for task in self._tasks or ():
+        tasks = list(self._tasks or ())
+        for task in tasks:
             task.cancel()
+        return tasks
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         assert self._tasks is not None

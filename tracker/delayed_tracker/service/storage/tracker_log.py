@@ -4,11 +4,17 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import takewhile
+from typing import Final
 
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.storage.errors import SnapshotConflict, StorageError, StorageUnavailable
 
 _EMPTY: deque[tuple[int, int]] = deque()  # shared by idle trackers; never changed
+STRETCH_SHARE: Final = 32
+"""Commits are counted together up to this part of a tracker's log: one by one, they would take more memory than their records.
+
+That leaves at most some hundred numbers for a log of gigabytes.
+"""
 
 
 class TrackerLog:
@@ -47,6 +53,7 @@ class TrackerLog:
         self._pending: list[bytes] = []
         self._removed: deque[tuple[int, int]] = _EMPTY
         self._stored: deque[tuple[int, int]] = _EMPTY
+        """Number of the last record of each stretch, a commit or several, and its bytes."""
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._lost = False
 
@@ -91,6 +98,8 @@ class TrackerLog:
         self.durable_number = through
         if self._stored is _EMPTY:
             self._stored = deque()
+        if self._stored and self._stored[-1][1] + record_bytes <= self.log_bytes // STRETCH_SHARE:
+            record_bytes += self._stored.pop()[1]
         self._stored.append((through, record_bytes))
         removed_count = 0
         while self._removed and self._removed[0][0] <= through:
@@ -130,11 +139,11 @@ class TrackerLog:
         return self._lost
 
     def cuttable_bytes(self, through: int) -> int:
-        """Return the bytes of the commits that end at or before a number."""
+        """Return the bytes of the stretches that end at or before a number."""
         return sum(size for _, size in takewhile(lambda commit: commit[0] <= through, self._stored))
 
     def forget_through(self, through: int) -> int:
-        """Note a cut; return the bytes that it has freed."""
+        """Note a cut; return the bytes that it has freed, without those of a stretch that it has reached in part."""
         freed = 0
         while self._stored and self._stored[0][0] <= through:
             freed += self._stored.popleft()[1]

@@ -424,14 +424,14 @@ class TrackerGate:
     def apply(self, result: EffectResult) -> bool:
         """Apply the result of an effect; a host that is closing still does, because what became durable stays.
 
-        A core that failed gets no results: its snapshots stay as they are, as after a crash.
+        A core that failed gets no results, nor does one that was dropped when the time to close was over: the snapshots stay
+        as they are, as after a crash.
         """
         known = True
         with suppress(TrackerBroken), self.guarded():
-            if self._broken:
+            core = self.sound_core
+            if core is None:
                 return True
-            core = self._core
-            assert core is not None
             known = core.apply(result, self.begin_step())
             if self.log is not None and self.log.log_bytes and isinstance(result, SnapshotStored | PiecesStored):
                 self._shared.log_may_shrink(self.key, self.log.log_bytes)
@@ -448,8 +448,8 @@ class TrackerGate:
 
         If the core no longer has a source (after a clear), or was given up, all its positions count as tracked.
         """
-        assert self._core is not None
-        known = {} if self._broken else self._core.remaining({source.bucket_id for source in effect.sources})
+        core = self.sound_core
+        known = {} if core is None else core.remaining({source.bucket_id for source in effect.sources})
         tracked = PositionBitmap()
         for source in effect.sources:
             tracked.update(known.get(source.bucket_id, source.live))

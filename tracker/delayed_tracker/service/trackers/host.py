@@ -209,9 +209,9 @@ class TrackerHost:
         """Consumed positions that the add log does not have yet: a crash now would hand them out again."""
         return 0 if self._gate.log is None else self._gate.log.unwritten_removed_count
 
-    def abandon(self) -> None:
-        """Cancel the effects in flight, at the end of the grace period."""
-        self._gate.runner.abandon()
+    def abandon(self) -> list[asyncio.Task[None]]:
+        """Cancel the effects in flight, at the end of the grace period, and return their tasks."""
+        return self._gate.runner.abandon()
 
     def in_flight(self) -> SnapshotsInFlight:
         """Return the snapshots of this tracker that are in flight, in any state."""

@@ -544,16 +544,20 @@ class TrackerRegistry:
         if not leaving:
             return
 
+        abandoned: list[asyncio.Task[Any]] = []
+
         def out_of_time() -> None:
             self.events.cut_off(len(self._hosts))
             for host in self._hosts.values():
-                host.abandon()
+                abandoned.extend(host.abandon())
             for task in leaving:
                 task.cancel()
 
         timer = self.clock.call_later(grace_ms, out_of_time)
         await asyncio.wait(leaving)
         timer.cancel()
+        if abandoned:  # they may still use the storage, to undo what they have begun
+            await asyncio.wait(abandoned)
 
     async def close(self) -> None:
         """Drain at once, if that has not happened, and close the storage. A second call is harmless."""

@@ -63,7 +63,11 @@ class TrackerWork:
         self._begin()
 
     async def close(self) -> None:
-        """Begin nothing more, and return when nothing is under way."""
+        """Begin nothing more, and return when nothing is under way. If this is cancelled, so is that."""
         self._closing = True
-        if self._under_way:
-            await asyncio.wait(self._under_way.values())
+        try:
+            if self._under_way:
+                await asyncio.wait(self._under_way.values())
+        finally:
+            for task in self._under_way.values():
+                task.cancel()
