@@ -166,6 +166,26 @@ class DurableWorld(DurableDispatcher):
         await elapse(self.clock, self.random.choice((1, 40, 600)))
         await self.crash()
 
+    async def crash_after_a_checkpoint(self):
+        """Crash when records were cut of positions whose bucket is not deleted yet, or could not be."""
+        self.calm_down()
+        await elapse(self.clock, self.random.choice((1, 1_000)))
+        if self.host.state is HostState.READY and self.host.has_core:
+            self.host.seal_open_buckets()
+            await elapse(self.clock, 1_000)
+        left = self.host._gate.core.remaining() if self.host.state is HostState.READY and self.host.has_core else {}
+        if left:
+            bits = left[self.random.choice(sorted(left))]
+            self.storage.plan = replace(CALM, seed=self.seed, error_before=self.random.choice((0.0, 1.0)))
+            self.call(self._cancel, [each for each in bits.to_columns() if each in self.answered - self.acked])
+            await elapse(self.clock, self.random.choice((0, 200, 600)))
+            self.calm_down()
+            self.note("checkpoint")
+            # No time passes until the crash, for in time the bucket is deleted.
+            self.call(self.host.checkpoint)
+            await settle()
+        await self.crash()
+
     # -- operators -----------------------------------------------------------------------------------------------------
 
     async def clear(self):
@@ -308,6 +328,8 @@ class DurableWorld(DurableDispatcher):
             await self.take_over()
         if self.random.random() < 0.01:
             await self.crash_before_the_log()
+        if self.random.random() < 0.01:
+            await self.crash_after_a_checkpoint()
         if self.random.random() < 0.006:
             await self.reset()
         if self.random.random() < 0.005:

@@ -129,8 +129,14 @@ MUTATIONS = (
     Mutation(
         "cut all of the log at a checkpoint",
         f"{SERVICE}/trackers/checkpoints.py",
-        "            mark = self._mark(core, core.contained_through())\n",
-        "            mark = self._mark(core, core.last_change)\n",
+        "        through = None if self._gate.log is None else core.contained_through()\n",
+        "        through = None if self._gate.log is None else core.last_change\n",
+    ),
+    Mutation(
+        "leave drained buckets in the catalogue when the records that tell of it are cut",
+        f"{SERVICE}/trackers/checkpoints.py",
+        "            core.undeleted() | self._gate.runner.stale_catalogue_ids,\n",
+        "            (),\n",
     ),
     Mutation(
         "delete a snapshot before the catalogue has dropped it",
