@@ -178,6 +178,18 @@ def other_threads_than(thread: int) -> Callable[[], bool]:
 
 
 @jit_only
+def test_a_thread_that_interprets_does_not_undo_a_load(tmp_path: Path):
+    """It may have looked at the kernel just before another thread loaded it."""
+    total = summing_kernel()
+    with cached_in(str(tmp_path)):
+        total.load()
+        total.interpret()
+    assert total.is_loaded
+    with pytest.raises(TypeError, match="No matching definition"):
+        total(np.arange(3.0))
+
+
+@jit_only
 def test_a_kernel_that_is_not_cached_runs_as_written_until_it_is_loaded(tmp_path: Path):
     """A call that comes before the kernels are loaded does not compile."""
     total = summing_kernel()

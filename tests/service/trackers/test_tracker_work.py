@@ -48,7 +48,7 @@ async def test_one_that_hangs_takes_one_place(work, performed):
 
 
 async def test_as_many_are_under_way_as_there_are_places(work, performed):
-    """What waits can be withdrawn."""
+    """A tracker that waits can be withdrawn."""
     performed.gates = {KEYS[0]: Gate(), KEYS[1]: Gate()}
     for key in KEYS:
         work.ask(key)

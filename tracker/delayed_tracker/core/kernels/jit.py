@@ -23,7 +23,6 @@ starts. Functions that kernels call are :func:`jitable`; what else numba has to 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Lock
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
@@ -95,24 +94,23 @@ class Kernel(Generic[Arguments, Answer]):
         self.function = function
         """Python function."""
         self._argument_types = argument_types
-        self._running: Callable[Arguments, Answer] | None = None
-        self._is_loaded = False
-        self._changing = Lock()
-        """Held while both change: a thread that interprets must not take the place of one that has just loaded."""
+        self._loaded: Callable[Arguments, Answer] | None = None
+        self._meanwhile: Callable[Arguments, Answer] | None = None
+        """Function that runs until the machine code is loaded; another thread may set it afterwards."""
 
     @property
     def is_loaded(self) -> bool:
         """True if calls run machine code, or if nothing is compiled in this process (``NUMBA_DISABLE_JIT=1``)."""
-        return self._is_loaded
+        return self._loaded is not None
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
         """Return the result of the function for these arguments."""
-        return (self._running or self.load())(*args, **kwargs)
+        return (self._loaded or self._meanwhile or self.load())(*args, **kwargs)
 
     def load(self) -> Callable[Arguments, Answer]:
         """Load the machine code, or compile it. Milliseconds from the cache, else up to some seconds."""
-        if self._running is not None and self._is_loaded:
-            return self._running
+        if self._loaded is not None:
+            return self._loaded
         if self.load_cached():
             return self.load()
         compile_notice.tell()
@@ -127,7 +125,7 @@ class Kernel(Generic[Arguments, Answer]):
 
         Returns: False if it would have to be compiled; then nothing has changed.
         """
-        if self._is_loaded:
+        if self._loaded is not None:
             return True
         compiler = _compiler()
         if compiler.is_disabled():
@@ -156,20 +154,14 @@ class Kernel(Generic[Arguments, Answer]):
                 self.interpret()
             return self(*args, **kwargs)
 
-        with self._changing:
-            if not self._is_loaded:
-                self._running = first_call
+        self._meanwhile = first_call
 
     def interpret(self) -> None:
         """Run the Python function, which is much slower, until the machine code is loaded."""
-        with self._changing:
-            if not self._is_loaded:
-                self._running = self.function
+        self._meanwhile = self.function
 
     def _run_from_now_on(self, function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
-        with self._changing:
-            self._running = function
-            self._is_loaded = True
+        self._loaded = function
         return function
 
 
