@@ -155,12 +155,21 @@ def test_a_setting_without_a_value_is_refused(command):
     assert "give KEY=VALUE" in ran.err
 
 
-def test_an_unknown_storage_lists_the_known(command):
+@pytest.mark.parametrize("name", ["serve", "config"])
+def test_an_unknown_storage_lists_the_known(command, name):
     """The error contains the scheme and the known schemes."""
-    ran = command("serve", "--set", "bucketSnapshotStorageUrl=tape:0")
+    ran = command(name, "--set", "bucketSnapshotStorageUrl=tape:0")
     assert ran.status == ExitCode.USAGE
     assert "'tape'" in ran.err
     assert "sqlite" in ran.err
+
+
+@pytest.mark.parametrize("name", ["serve", "config"])
+def test_ledgers_of_an_unknown_kind_are_refused_at_once(command, name):
+    """The error contains the setting and the known schemes."""
+    ran = command(name, "--set", "ledgerSourceUrl=foo:bar")
+    assert ran.status == ExitCode.USAGE
+    assert ran.err.startswith("delayed-tracker: ledgerSourceUrl: 'foo:bar' is not valid; known schemes are bookkeeper+")
 
 
 def test_errors_are_objects_for_machines(command):

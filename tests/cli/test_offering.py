@@ -24,7 +24,7 @@ def test_an_instant_is_iso_8601_or_epoch_milliseconds(text, moment_ms):
     assert parse_instant("--rebase-at", text) == moment_ms
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "-5", "1969-12-31", "2026-13-01", str(2**63)])
+@pytest.mark.parametrize("text", ["", "yesterday", "-5", "1969-12-31", "2026-13-01", str(2**63), "\u0663"])
 def test_what_is_no_instant_is_refused(text):
     """The error contains the option's name and the accepted forms."""
     with pytest.raises(InvalidInput, match="--rebase-at"):

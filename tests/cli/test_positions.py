@@ -20,7 +20,22 @@ def test_single_positions_and_ranges_keep_their_order():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7", "7:", ":3", "-7:3", "7:-3", "7:3-", "7:3-2", f"7:{2**32}", f"{2**63}:0", "a:b"]
+    "text",
+    [
+        "",
+        "7",
+        "7:",
+        ":3",
+        "-7:3",
+        "7:-3",
+        "7:3-",
+        "7:3-2",
+        f"7:{2**32}",
+        f"{2**63}:0",
+        "a:b",
+        "\u0663:4",
+        f"7:{'3' * 5_000}",
+    ],
 )
 def test_what_is_no_position_is_refused(text):
     """The error contains the option's name and an example, or the limits."""
@@ -43,10 +58,11 @@ def test_a_mark_delete_position_may_be_before_the_first_entry(text, position):
     assert parse_mark_delete("--mark-delete", text) == position
 
 
-def test_a_range_is_not_a_mark_delete_position():
-    """A range is not a mark-delete position."""
+@pytest.mark.parametrize("text", ["7:1-2", "\u0663:\u0664", "7:3_0", f"{'7' * 5_000}:3"])
+def test_what_is_no_mark_delete_position_is_refused(text):
+    """A range, the digits of other scripts, and numbers without end."""
     with pytest.raises(InvalidInput, match="--mark-delete"):
-        parse_mark_delete("--mark-delete", "7:1-2")
+        parse_mark_delete("--mark-delete", text)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,16 @@ async def test_a_killed_service_can_be_started_again_at_once(tmp_path: Path):
         assert json.loads((tmp_path / "ready.json").read_text())["pid"] == process.pid
 
 
+async def test_a_second_start_by_mistake_leaves_the_ready_file(tmp_path: Path):
+    """It fails because the storage is open already, and the running service still looks ready."""
+    async with service(tmp_path) as process:
+        await next_line(process, "ready")
+        async with service(tmp_path) as second, asyncio.timeout(60):
+            _, said = await second.communicate()
+            assert b"StorageInUse" in said
+        assert json.loads((tmp_path / "ready.json").read_text())["pid"] == process.pid
+
+
 async def test_listening_beyond_loopback_is_warned_about(tmp_path: Path):
     """A service that is allowed to serve other machines in plain text logs a warning, and no other service does."""
     async with service(tmp_path, host="0.0.0.0") as process:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.worker_threads import WorkerThreads
+from tests.client.harness.threads import no_new_threads
 
 
 @pytest.fixture
@@ -90,6 +92,19 @@ async def test_several_threads_work_at_a_time():
     threads = WorkerThreads(3, "workers")
     meeting = threading.Barrier(3, timeout=60)
     assert sorted(await asyncio.gather(*(threads.submit(meeting.wait) for _ in range(3)))) == [0, 1, 2]
+    await asyncio.to_thread(threads.shutdown)
+
+
+async def test_threads_that_cannot_be_started():
+    """Without any thread the function is refused; with fewer than allowed these do the work; then more are started."""
+    threads = WorkerThreads(2, "workers")
+    with no_new_threads(), pytest.raises(StorageUnavailable, match=r"'workers_0' could be started: .*raise that limit"):
+        threads.submit(lambda: 1)
+    assert await threads.submit(lambda: 2) == 2
+    with no_new_threads():
+        assert await threads.submit(lambda: 3) == 3
+    meeting = threading.Barrier(2, timeout=60)
+    assert sorted(await asyncio.gather(*(threads.submit(meeting.wait) for _ in range(2)))) == [0, 1]
     await asyncio.to_thread(threads.shutdown)
 
 

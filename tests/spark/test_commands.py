@@ -338,10 +338,15 @@ def test_a_pattern_that_no_topic_fits_is_named(command, tmp_path, words):
 
 @pytest.mark.parametrize("name", PROGRAM.command_names())
 def test_every_command_has_help_with_an_example(command, name):
-    """The help of every command has an example."""
+    """The help of every command has an example, and the option for JSON."""
     ran = command(name, "--help")
     assert ran.status == 0
     assert "Example: spark-" in ran.out
+    assert "--json" in ran.out
+
+
+def test_the_script_for_spark_submit_is_a_path_for_machines_too(command):
+    assert command("script", "--json").document == {"path": command("script").out.removesuffix("\n")}
 
 
 @pytest.mark.long

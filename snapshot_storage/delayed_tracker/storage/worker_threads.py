@@ -11,6 +11,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
+from delayed_tracker.storage.errors import StorageUnavailable
+
 T = TypeVar("T")
 
 
@@ -49,19 +51,33 @@ class WorkerThreads:
         Args:
             function: called without arguments, in one of the threads.
             runs_anyway: True to run it even if the future is cancelled before it begins.
+
+        Raises:
+            StorageUnavailable: no thread could be started, so the function does not run.
         """
         assert not self._is_shut_down
         loop = asyncio.get_running_loop()
+        if len(self._threads) < self._count:
+            self._start_one()
         if self._outcomes is None or self._outcomes.loop is not loop:
             self._outcomes = _Outcomes(loop)
         outcome: asyncio.Future[T] = loop.create_future()
         self._jobs.put(_Job(function, outcome, self._outcomes, runs_anyway))
-        if len(self._threads) < self._count:
-            # They hold no lock that outlives them, so a program that ends without a shutdown need not wait.
-            thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
         return outcome
+
+    def _start_one(self) -> None:
+        # They hold no lock that outlives them, so a program that ends without a shutdown need not wait.
+        thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if self._threads:  # fewer do the work, until another can be started
+                return
+            raise StorageUnavailable(
+                f"no thread {thread.name!r} could be started: the process, its user or its container has as many as it may "
+                "have; raise that limit"
+            ) from error
+        self._threads.append(thread)
 
     def shutdown(self) -> None:
         """Finish the functions that were given, and end. Blocks; no function may be given any more."""

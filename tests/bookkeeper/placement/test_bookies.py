@@ -120,6 +120,7 @@ async def test_a_bookie_listens_where_its_node_says(other, root):
         ("broken:1", service_info("host", 3181, "other"), "has no endpoint of protocol bookie-rpc"),
         ("broken:1", service_info("host", 70_000), "its address host:70000 is none; port: 70000"),
         ("nobody", None, "its id is no HOST:PORT"),
+        ("nobody:\u0663", None, "its id is no HOST:PORT"),
         ("nobody:99999", None, "its address nobody:99999 is none"),
         ("../../x", None, "this is no id of a bookie"),
         ("..", None, "this is no id of a bookie"),

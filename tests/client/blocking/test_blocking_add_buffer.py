@@ -5,8 +5,9 @@ from concurrent.futures import CancelledError, wait
 
 import pytest
 
-from delayed_tracker.client import AddAnswer, AddResult, SessionClosed, Unavailable
+from delayed_tracker.client import AddAnswer, AddResult, SessionClosed, ThreadNotStarted, Unavailable
 from delayed_tracker.client.blocking.add_buffer import AddBuffer
+from tests.client.harness.threads import no_new_threads
 
 FOREVER_S = 3_600.0
 PATIENCE_S = 30.0
@@ -179,4 +180,23 @@ def test_a_sender_that_died_is_replaced():
     sent.error = None
     later = [adds.add(1, 2, entry) for entry in (3, 4)]
     assert [outcome.result(PATIENCE_S) for outcome in later] == [AddResult.DUE, AddResult.ADDED]
+    adds.close()
+
+
+def test_a_sender_that_cannot_be_started_fails_only_this_add():
+    """The add is withdrawn, its room is free again, and a later add starts the sender."""
+    sent = Sent()
+    adds = buffer(sent, flush_count=1, buffer_max=1)
+    for entry in range(2):
+        with no_new_threads(), pytest.raises(ThreadNotStarted, match="raise the limit"):
+            adds.add(1, 2, entry)
+    assert adds.add(1, 2, 2).result(PATIENCE_S) is AddResult.DUE
+    adds.close()
+    assert sent.batches == [[2]]
+
+
+def test_a_buffer_whose_sender_never_started_can_be_closed():
+    adds = buffer(Sent())
+    with no_new_threads(), pytest.raises(ThreadNotStarted):
+        adds.add(1, 2, 3)
     adds.close()

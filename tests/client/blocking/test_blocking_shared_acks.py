@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from delayed_tracker.client import AckAnswer, Fenced, InvalidArgument, Unavailable
+from delayed_tracker.client import AckAnswer, Fenced, InvalidArgument, ThreadNotStarted, Unavailable
 from delayed_tracker.client.blocking.shared_acks import SharedAcks
 from delayed_tracker.client.queues.ack_queue import AckOutcome, LeaseAck, WaitingAck
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX
 from tests.client.harness.leasing_service import LeasingService
+from tests.client.harness.threads import no_new_threads
 
 THREADS = 6
 
@@ -115,3 +116,13 @@ def test_a_thread_interrupted_before_its_ack_left_takes_it_back(monkeypatch):
     assert all(each.result() for each in busy)
     assert service.acks.ack(service.whole(3)) == AckAnswer(3)
     assert [[ack.held_count for ack in call.leases] for call in service.calls] == [[3]]
+
+
+def test_an_ack_without_a_thread_is_withdrawn():
+    """Only the later ack, which got its thread, is sent."""
+    service = Gated(30)
+    service.may_go_on.set()
+    with no_new_threads(), pytest.raises(ThreadNotStarted):
+        service.acks.ack(service.whole(2))
+    assert service.acks.ack(service.whole(3)).acked_count == 3
+    assert service.shared == [1]

@@ -11,6 +11,7 @@ from delayed_tracker.client import DueMessages, InvalidArgument, Unavailable
 from delayed_tracker.client.blocking.shared_polls import SharedPolls
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollResult, PollTerms, WaitingPoll
 from delayed_tracker.core.values.errors import FieldViolation
+from tests.client.harness.threads import no_new_threads
 
 HAND_OFF = PollTerms(None, is_hand_off=True)
 LEASE = PollTerms(None)
@@ -67,7 +68,7 @@ def polled(service: Due, count: int, *, terms: PollTerms = LEASE, wait_ms: int =
     return asked
 
 
-def entries_of(asked: "list[Future[PollResult]]") -> list[int]:
+def entries_of(asked: "Sequence[Future[PollResult]]") -> list[int]:
     return sorted(entry for poll in asked for entry in poll.result().messages.entry_ids)
 
 
@@ -107,15 +108,16 @@ def test_an_error_is_everybodys_of_its_call():
             poll.result()
 
 
+def at_most_four(shares: Sequence[int]) -> None:
+    if sum(shares) > 4:
+        raise InvalidArgument("too much", violations=[FieldViolation("max_messages", "give 1 to 4")])
+
+
 def test_polls_refused_together_are_asked_for_apart():
     """Polls are sent separately if the service's limit is lower than the client's."""
     service = Due(50)
 
-    def limit(shares: Sequence[int]) -> None:
-        if sum(shares) > 4:
-            raise InvalidArgument("too much", violations=[FieldViolation("max_messages", "give 1 to 4")])
-
-    service.fault = limit
+    service.fault = at_most_four
     assert entries_of(polled(service, 3)) == list(range(3 * POLLERS))
     assert any(len(shares) > 1 for shares, _ in service.calls)
 
@@ -145,3 +147,28 @@ def _put(polls, outcome, terms):
     polls._queue.put(WaitingPoll(3, may_wait=False, terms=terms, outcome=outcome))
     polls._callers.submit(polls._call)
     return outcome
+
+
+def test_a_poll_without_a_thread_makes_its_own_call():
+    """It takes its positions once, and leaves nothing for the threads of a later poll."""
+    service = Due(5)
+    service.may_go_on.set()
+    polls = SharedPolls(service.send, service.give_back, share_max=100, epoch=lambda: 1)
+    with no_new_threads():
+        assert list(polls.poll(2, 9, LEASE).messages.entry_ids) == [0, 1]
+    assert list(polls.poll(2, 0, LEASE).messages.entry_ids) == [2, 3]
+    assert service.calls == [([2], 9), ([2], 0)]
+
+
+def test_polls_refused_together_are_answered_by_the_thread_that_there_is():
+    """None of them waits forever for a thread that cannot be started."""
+    service = Due(50)
+    service.may_go_on.set()
+    service.fault = at_most_four
+    polls = SharedPolls(service.send, service.give_back, share_max=100, epoch=lambda: 1)
+    outcomes: list[Future[PollResult]] = [Future(), Future()]
+    for outcome in outcomes:
+        polls._queue.put(WaitingPoll(3, may_wait=False, terms=LEASE, outcome=outcome))
+    with no_new_threads():
+        polls._call()
+    assert entries_of(outcomes) == list(range(6))

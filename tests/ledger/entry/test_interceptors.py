@@ -65,10 +65,11 @@ def test_the_index_goes_on_from_property_or_last_entry(properties, last_index, e
     assert interceptor.properties() == {"index": str(expected)}
 
 
-def test_an_index_that_is_no_number_is_an_error():
+@pytest.mark.parametrize("value", ["many", "1_0", " 7 ", "\u0663", ""])
+def test_an_index_that_is_no_number_is_an_error(value):
     """A property that is not a number is an error, because counting from nothing would give numbers twice."""
-    with pytest.raises(MetadataInvalid, match="property index of the managed ledger is 'many'"):
-        AppendIndexMetadataInterceptor().recover({"index": "many"}, None)
+    with pytest.raises(MetadataInvalid, match=f"property index of the managed ledger is '{value}'"):
+        AppendIndexMetadataInterceptor().recover({"index": value}, None)
 
 
 class Shifting(BrokerEntryMetadataInterceptor):

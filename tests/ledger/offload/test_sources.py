@@ -1,5 +1,6 @@
 """Tests of tiered storage as a source of topics: with or without metadata, alone or with other sources."""
 
+import re
 from pathlib import Path
 from uuid import UUID
 
@@ -100,6 +101,17 @@ def test_topics_that_are_found(tmp_path, save, open_kind):
         assert source.compacted_log(TOPIC) is None
         with pytest.raises(TopicNotFound, match=r"similar names: .*orders"):
             source.topic_log("persistent://lab/main/order")
+
+
+@KINDS
+def test_names_of_others_are_passed_over(tmp_path, save, open_kind):
+    """A number in the digits of another script is no ledger's."""
+    save(tmp_path, 1)
+    save(tmp_path, 3)
+    for path in list(tmp_path.rglob(f"*{UUIDS[3]}*")):
+        path.rename(path.with_name(re.sub("(^|ledger-)3(?=-|$)", "\\1\u0663", path.name)))
+    with open_kind(tmp_path if open_kind is open_map_files else str(tmp_path)) as source:
+        assert read_all(source) == entries_of(1)
 
 
 @KINDS

@@ -19,7 +19,16 @@ def test_pointers_come_from_cursor_properties():
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("_1", "2"), ("_1_2_3", "4"), ("_a_2", "3"), ("_1_2", "x"), ("_1_2", "-1"), ("_1_2", ""), ("", "1")],
+    [
+        ("_1", "2"),
+        ("_1_2_3", "4"),
+        ("_a_2", "3"),
+        ("_1_2", "x"),
+        ("_1_2", "-1"),
+        ("_1_2", ""),
+        ("_1_2", "\u0663"),
+        ("", "1"),
+    ],
 )
 def test_impossible_pointers_are_refused(key, value):
     """An invalid pointer is refused with its property and value."""

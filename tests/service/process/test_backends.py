@@ -1,11 +1,13 @@
 """The settings name a storage and an add log: that of the storage, or one on the instance's own disk."""
 
+import sys
+
 import pytest
 
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.service.process.backends import add_log_of
+from delayed_tracker.service.process.backends import add_log_of, require_urls, storage_of
 from delayed_tracker.service.server import TrackerServer
-from delayed_tracker.storage.errors import AddLogMissing, UnknownStorageScheme
+from delayed_tracker.storage.errors import AddLogMissing, StorageBackendMissing, UnknownStorageScheme
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from delayed_tracker.storage.sqlite.add_log import SqliteAddLog
 from tests.service.harness.settings import settings_of
@@ -46,3 +48,46 @@ async def test_a_named_log_belongs_to_the_instance(add_log_url):
         assert bool(server.trackers.access.log_id) == bool(add_log_url)
     finally:
         await server.trackers.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"storage_url": "tape:0"}, UnknownStorageScheme, "bucketSnapshotStorageUrl: .*'tape' is not one of az, bookk"),
+        (
+            {"storage_url": "file:dir"},
+            InvalidInput,
+            "bucketSnapshotStorageUrl: 'file:dir' is not valid; write file:///",
+        ),
+        ({"storage_url": "file:///dir"}, AddLogMissing, "bucketSnapshotStorageUrl: .*set addLogUrl=sqlite:PATH"),
+        ({"add_log_url": "tape:0"}, UnknownStorageScheme, "addLogUrl: .*'tape' is not one of az, bookkeeper"),
+        ({"ledger_source_url": "foo:bar"}, InvalidInput, "ledgerSourceUrl: 'foo:bar' .*; known schemes are bookkeeper"),
+        ({"ledger_source_url": "ledger:/a ledger:/b?c=d"}, InvalidInput, "ledgerSourceUrl: .*; options of ledger are"),
+    ],
+)
+def test_urls_are_refused_by_what_they_say(given, error, message):
+    """Nothing is opened for it. The error has the setting, its value and the remedy."""
+    with pytest.raises(error, match=message):
+        require_urls(settings_of(**given))
+
+
+def test_urls_of_places_that_are_not_there_yet_are_accepted(tmp_path):
+    """The places may be on another machine; nothing is made for them."""
+    require_urls(
+        settings_of(
+            storage_url="bookkeeper:zk://nowhere.invalid:2181/ledgers",
+            add_log_url=f"sqlite:{tmp_path / 'none' / 'adds'}",
+            ledger_source_url=f"ledger:{tmp_path / 'none'} bookkeeper+zk:nowhere.invalid:2181",
+        )
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_that_is_not_installed_is_missed_when_the_service_starts(monkeypatch):
+    """The settings may be for another machine."""
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    monkeypatch.delitem(sys.modules, "delayed_tracker.storage.objects.cloud", raising=False)
+    given = settings_of(storage_url="s3://bucket/place", add_log_url="memory:")
+    require_urls(given)
+    with pytest.raises(StorageBackendMissing, match="'obstore"):
+        storage_of(given)

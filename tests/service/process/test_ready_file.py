@@ -1,4 +1,4 @@
-"""The ready file: unusable paths are refused before anything is opened, and a leftover does not prevent the close."""
+"""The ready file: unusable paths are refused before anything is opened, a leftover is removed, another's is not."""
 
 import os
 
@@ -20,6 +20,32 @@ def test_it_appears_whole_and_disappears(tmp_path):
     ready.remove()
     ready.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_file_of_a_running_service_stays(tmp_path):
+    """A start that never gets to serve takes nothing from the service that runs."""
+    path = tmp_path / "ready.json"
+    running, failing = ReadyFile(path), ReadyFile(path)
+    running.prepare()
+    running.write("running\n")
+    failing.prepare()
+    failing.remove()
+    assert [(found, found.read_text()) for found in tmp_path.iterdir()] == [(path, "running\n")]
+    running.remove()
+    assert not path.exists()
+
+
+def test_a_file_that_another_service_has_replaced_stays(tmp_path):
+    """Two services with the same path: the file is of the later one until that stops."""
+    path = tmp_path / "ready.json"
+    earlier, later = ReadyFile(path), ReadyFile(path)
+    earlier.write("earlier\n")
+    later.prepare()
+    later.write("later\n")
+    earlier.remove()
+    assert path.read_text() == "later\n"
+    later.remove()
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(
@@ -51,10 +77,13 @@ def test_a_read_only_directory_is_refused_at_once(tmp_path):
 def test_a_failed_removal_does_not_prevent_closing(tmp_path, written_log):
     """A failed removal is a warning, so the storage is still closed."""
     log = written_log("json", "info")
-    path = tmp_path / "ready"
-    ready = ReadyFile(path)
+    directory = tmp_path / "run"
+    directory.mkdir()
+    ready = ReadyFile(directory / "ready")
     ready.prepare()
-    path.mkdir()
+    ready.write("{}\n")
+    directory.rename(tmp_path / "elsewhere")
+    directory.touch()
     ready.remove()
     assert "ready file not removed" in log.getvalue()
 

@@ -24,6 +24,7 @@
     SessionClosed                 this program closed the session or its client
     NotConnected                  the client was not entered as a context
     WrongEventLoop                the call came from an event loop that is not the client's
+    ThreadNotStarted              the system gave the blocking client no thread; nothing was sent
 
 A failed call applied nothing, except after CallTimedOut and Unavailable: then perhaps only the answer was lost.
 """
@@ -223,6 +224,18 @@ class WrongEventLoop(DelayedTrackerError):
         super().__init__(
             "this client belongs to another event loop: connect within this one, hand the call over with"
             " asyncio.run_coroutine_threadsafe, or use delayed_tracker.client.blocking"
+        )
+
+
+class ThreadNotStarted(DelayedTrackerError):
+    """The blocking client could not start a thread that it needs for the call. The call can be made again."""
+
+    reason = "THREAD_NOT_STARTED"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no thread could be started: the program is ending, or has as many threads as it may have; end some or raise"
+            " the limit (of the user, the container or the unit), and make the call again"
         )
 
 

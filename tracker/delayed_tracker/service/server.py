@@ -361,7 +361,8 @@ async def serve(
     Args:
         settings: all settings; nothing else is read.
         clock: None is the system's clock.
-        ready_file: written when calls are answered (``BoundAddresses.to_json``), removed at the end.
+        ready_file: written when calls are answered (``BoundAddresses.to_json``), removed at the end. One that a killed
+            service left is removed at once; that of a running service is replaced when this one answers.
         reread: reads the settings again from their sources at SIGHUP; None ignores SIGHUP.
 
     Raises:

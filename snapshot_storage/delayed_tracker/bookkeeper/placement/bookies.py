@@ -22,7 +22,7 @@ AddressOf = Callable[[str], tuple[str, int] | None]
 _PROTOCOL: Final = "bookie-rpc"
 _READ_ONLY: Final = "readonly"
 _BOOKIE_ID: Final = re.compile(r"(?!\.{1,2}$)[^\s/\x00-\x1f]+")
-_ADDRESS: Final = re.compile(r"\[?(?P<host>[^\s\[\]]+?)\]?:(?P<port>\d{1,5})")
+_ADDRESS: Final = re.compile(r"\[?(?P<host>[^\s\[\]]+?)\]?:(?P<port>[0-9]{1,5})")
 
 
 class Bookies:

@@ -18,7 +18,7 @@ SNAPSHOT, BLOB = "s", "b"
 ROOT_KEY: Final = "delayed-tracker/root"
 REGISTRATION_KEY: Final = "delayed-tracker/registration"
 
-_NAME: Final = re.compile(r"(\d{1,19})\.(\d{1,19})\.([sb])\.([0-9a-f]{16})\.([oc])")
+_NAME: Final = re.compile(r"([0-9]{1,19})\.([0-9]{1,19})\.([sb])\.([0-9a-f]{16})\.([oc])")
 
 
 def folder_of(topic: str, cursor: str) -> str:

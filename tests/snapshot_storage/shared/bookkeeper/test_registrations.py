@@ -47,7 +47,8 @@ def test_a_ledger_of_another_root_is_not_ours(made):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "1.2.s.0.c", f"1.2.x.{'0' * 16}.c", f"1.2.s.{'0' * 16}.d", f"-1.2.s.{'0' * 16}.o"]
+    "name",
+    ["", "1.2.s.0.c", f"1.2.x.{'0' * 16}.c", f"1.2.s.{'0' * 16}.d", f"-1.2.s.{'0' * 16}.o", f"\u0663.2.s.{'0' * 16}.c"],
 )
 def test_other_nodes_are_no_registrations(name):
     """They are passed over."""

@@ -9,13 +9,17 @@ from delayed_tracker.service.settings.load import LoadedSettings, load_settings
 
 
 def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set = None, as_json: AsJson = False) -> None:
-    """Print every setting with its origin, and check all names, types and ranges.
+    """Print every setting with its origin, and check all names, types, ranges, and the forms of URLs.
 
-    Files and addresses are looked at when the service starts.
+    Files, places and addresses are looked at when the service starts.
 
     Example: delayed-tracker config --config conf/tracker.conf --set delayedDeliveryTickTimeMillis=500
     """
+    # The help needs no backends.
+    from delayed_tracker.service.process.backends import require_urls  # noqa: PLC0415
+
     loaded = settings_from(path, overrides, broker_conf)
+    require_urls(loaded.settings)
     if loaded.ignored:
         notice_console().print(
             f"{broker_conf}: {counted(len(loaded.ignored), 'unused key')} ignored: {', '.join(loaded.ignored)}",

@@ -44,11 +44,14 @@ def serve(
     with without_collection():
         import structlog  # noqa: PLC0415
 
+        from delayed_tracker.service.process.backends import require_urls  # noqa: PLC0415
         from delayed_tracker.service.server import serve as run_service  # noqa: PLC0415
         from delayed_tracker.service.telemetry.logs import configure_logging  # noqa: PLC0415
 
     def read() -> LoadedSettings:
-        return settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())], broker_conf)
+        found = settings_from(path, [*(overrides or ()), *([_JSON_LOG] if as_json else ())], broker_conf)
+        require_urls(found.settings)
+        return found
 
     loaded = read()
     configure_logging(loaded.settings.telemetry.log_format, loaded.settings.telemetry.log_level)

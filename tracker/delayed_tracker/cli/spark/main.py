@@ -6,6 +6,8 @@ from pathlib import Path
 import typer
 
 from delayed_tracker.cli.spark.starting.early_java import early_java
+from delayed_tracker.cli.terminal.options import AsJson
+from delayed_tracker.cli.terminal.output import print_json
 from delayed_tracker.cli.terminal.running import Program
 
 SCRIPT = Path(__file__).parent / "submit" / "job.py"
@@ -29,11 +31,14 @@ PROGRAM = Program(
 )
 
 
-def script() -> None:
+def script(*, as_json: AsJson = False) -> None:
     """Print the path of the script for spark-submit, which it runs in place of this program.
 
     Example: spark-submit --master spark://host:7077 "$(spark-rebuild script)" inspect --source ledger:/data/ledgers
     """
+    if as_json:
+        print_json({"path": str(SCRIPT)})
+        return
     typer.echo(SCRIPT)
 
 

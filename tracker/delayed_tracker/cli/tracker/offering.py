@@ -41,7 +41,7 @@ def parse_instant(option: str, text: str) -> int:
         InvalidInput: the text is neither, or the time is before 1970.
     """
     try:
-        if text.isdecimal():
+        if text.isascii() and text.isdigit():
             moment_ms = int(text)
         else:
             moment = datetime.fromisoformat(text)

@@ -13,8 +13,8 @@ from delayed_tracker.core.values.errors import InvalidInput
 POSITIONS_MAX: Final = 1_000_000
 """Positions of one command at most; for more, use a program."""
 
-_POSITION = re.compile(r"(-?\d+):(-?\d+)")
-_RANGE = re.compile(r"(\d+):(\d+)(?:-(\d+))?")
+_POSITION = re.compile(r"(-?[0-9]{1,19}):(-?[0-9]{1,19})")
+_RANGE = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?:-([0-9]{1,19}))?")
 
 Positions = Annotated[
     list[str],

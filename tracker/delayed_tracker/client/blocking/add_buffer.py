@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
+from delayed_tracker.client.errors import ThreadNotStarted
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.queues.add_queue import (
     AddQueue,
@@ -76,6 +77,7 @@ class AddBuffer:
 
         Raises:
             SessionClosed: the buffer was closed.
+            ThreadNotStarted: the thread that sends could not be started; the position is not sent.
         """
         outcome: Future[AddResult] = Future()
         self._room.acquire()
@@ -85,11 +87,11 @@ class AddBuffer:
                 outcome.cancel()
                 raise refused()
             if self._sender is None:
-                # A daemon, so that a program that does not leave its session can end.
-                self._sender = threading.Thread(
-                    target=self._send_batches, name="delayed-tracker add buffer", daemon=True
-                )
-                self._sender.start()
+                try:
+                    self._sender = self._started_sender()
+                except RuntimeError as error:
+                    outcome.cancel()
+                    raise ThreadNotStarted from error
             self._queue.put(WaitingAdd(deliver_at_ms, ledger_id, entry_id, outcome))
             self._changed.notify()
         return outcome
@@ -102,6 +104,12 @@ class AddBuffer:
             sender = self._sender
         if sender is not None:
             sender.join()
+
+    def _started_sender(self) -> threading.Thread:
+        # A daemon, so that a program that does not leave its session can end.
+        sender = threading.Thread(target=self._send_batches, name="delayed-tracker add buffer", daemon=True)
+        sender.start()
+        return sender
 
     def _send_batches(self) -> None:
         try:

@@ -94,6 +94,7 @@ class TrackerSession(TrackerView):
         Raises:
             InvalidInput: a value is out of range; nothing was buffered.
             SessionClosed: this session was left or closed.
+            ThreadNotStarted: the thread that sends could not be started; nothing was buffered.
         """
         self._require_open()
         return self._adds.add_soon(deliver_at_ms, ledger_id, entry_id)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
 
+from delayed_tracker.client.errors import ThreadNotStarted
 from delayed_tracker.client.model.answers import AckAnswer
 from delayed_tracker.client.queues.ack_queue import AckOutcome, AckQueue, LeaseAck, WaitingAck, settle
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX
@@ -38,11 +39,17 @@ class SharedAcks:
         Raises:
             TrackerCallError: the ack failed.
             SessionClosed: the client was closed before the answer arrived.
+            ThreadNotStarted: the thread that makes the call could not be started.
         """
         outcome: Future[AckAnswer] = Future()
         with self._lock:
             self._queue.put(WaitingAck(ack, outcome))
-        self._callers.submit(self._call)
+        try:
+            self._callers.submit(self._call)
+        except RuntimeError as error:
+            with self._lock:
+                outcome.cancel()
+            raise ThreadNotStarted from error
         try:
             return outcome.result()
         except KeyboardInterrupt:

@@ -58,8 +58,7 @@ class SharedPolls:
             is_shared = self._queue.more_is_due
             if is_shared:
                 self._queue.put(WaitingPoll(max_messages, wait_ms > 0, terms, outcome))
-        if is_shared:
-            self._callers.submit(self._call)
+        if is_shared and self._has_caller(outcome):
             if (share := self._share(outcome, terms)) is not None:
                 return share
             wait_ms = max(0, math.ceil((until - time.monotonic()) * 1_000))
@@ -67,6 +66,16 @@ class SharedPolls:
         with self._lock:
             self._queue.answered(taken.messages)
         return taken
+
+    def _has_caller(self, outcome: "Future[PollResult | None]") -> bool:
+        """Give a waiting poll to the threads; return False if none could be started, and the poll waits no more."""
+        try:
+            self._callers.submit(self._call)
+        except RuntimeError:
+            with self._lock:
+                outcome.cancel()
+            return False
+        return True
 
     def _share(self, outcome: "Future[PollResult | None]", terms: PollTerms) -> PollResult | None:
         try:
@@ -91,7 +100,10 @@ class SharedPolls:
                 is_again = self._queue.refused(polls, error)
             if is_again:
                 for _ in polls:
-                    self._callers.submit(self._call)
+                    try:
+                        self._callers.submit(self._call)
+                    except RuntimeError:  # no other thread could be started
+                        self._call()
             else:
                 self._fail(polls, error)
         except Exception as error:  # noqa: BLE001  # raised again in the threads that wait

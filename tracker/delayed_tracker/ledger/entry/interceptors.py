@@ -9,6 +9,7 @@ AppendIndexMetadataInterceptor.java, ManagedLedgerInterceptorImpl.java. There, a
 is called for each entry. Here, the caller passes the time and a batch.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -28,6 +29,7 @@ BROKER_MAGIC: Final = b"\x0e\x02"
 """First bytes of an entry with broker metadata."""
 
 _HEADER_BYTES: Final = 6
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,11 @@ class AppendIndexMetadataInterceptor(BrokerEntryMetadataInterceptor):
 
 
 def _parsed_index(value: str) -> int:
-    try:
-        return int(value)
-    except ValueError as error:
+    if not _WHOLE_NUMBER.fullmatch(value):
         raise MetadataInvalid(
             f"property {INDEX_PROPERTY} of the managed ledger is {value!r}; it must be a whole number"
-        ) from error
+        )
+    return int(value)
 
 
 def intercept_all(

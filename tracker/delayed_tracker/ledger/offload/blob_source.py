@@ -20,7 +20,7 @@ from delayed_tracker.ledger.offload.entry_rows import Damage, DamageKind
 from delayed_tracker.ledger.offload.offload_source import FoundLedger, OffloadSource
 from delayed_tracker.ledger.topic_name import TopicName
 
-_OBJECT: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-ledger-(\d{1,19}))?(-index)?")
+_OBJECT: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-ledger-([0-9]{1,19}))?(-index)?")
 _SUFFIX: Final = "-index"
 _LEDGER_PART: Final = "-ledger-"
 _FORMAT_KEY: Final = "s3managedledgeroffloaderformatversion"

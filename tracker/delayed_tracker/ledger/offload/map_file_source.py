@@ -17,7 +17,7 @@ from delayed_tracker.ledger.offload.offload_source import FoundLedger, OffloadSo
 from delayed_tracker.ledger.offload.recent_rows import RecentRows
 from delayed_tracker.ledger.topic_name import TopicName
 
-_LEDGER: Final = re.compile(r"(\d{1,19})-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_LEDGER: Final = re.compile(r"([0-9]{1,19})-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 # Topics with the old names, which contain a cluster, lie one level deeper.
 _PATTERNS: Final = tuple(
     f"{levels}/persistent/*/*/{name}" for levels in ("*/*", "*/*/*") for name in ("data", "index", ".data.crc")

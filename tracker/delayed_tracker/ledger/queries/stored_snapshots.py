@@ -4,6 +4,7 @@ A snapshot is a ledger. The cursor's properties have its id, under keys that con
 it covers. Snapshots without such a property are orphans and are not found here.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +14,7 @@ from delayed_tracker.ledger.topic.topic_reader import TopicReader
 from delayed_tracker.ledger.topic_name import TopicName
 
 _KEY_PREFIX: Final = "#pulsar.internal.delayed.bucket"
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def bucket_pointers(cursor_properties: Mapping[str, str]) -> list[BucketPointer]
         if not key.startswith(_KEY_PREFIX):
             continue
         _, *ledger_range = key.split("_")
-        if len(ledger_range) != 2 or not all(number.isdecimal() for number in (*ledger_range, value)):
+        if len(ledger_range) != 2 or not all(map(_NUMBER.fullmatch, (*ledger_range, value))):
             raise MetadataInvalid(
                 f"cursor property {key!r} = {value!r} points to no bucket; {_KEY_PREFIX}_<first>_<last> with a ledger "
                 "id is expected"

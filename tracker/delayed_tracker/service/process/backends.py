@@ -1,8 +1,10 @@
-"""Backends that settings name: the storage, its add log, the collector of spans. Their errors name the setting."""
+"""Backends that settings name: the storage, its add log, ledgers, the collector of spans. Their errors name the setting."""
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.source_url import require_source, split_sources
 from delayed_tracker.service.settings.settings import Settings
 from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.add_log_registry import open_add_log
@@ -15,6 +17,25 @@ if TYPE_CHECKING:
 
 STORAGE_KEY: Final = "bucketSnapshotStorageUrl"
 ADD_LOG_KEY: Final = "addLogUrl"
+LEDGER_KEY: Final = "ledgerSourceUrl"
+
+
+def require_urls(settings: Settings) -> None:
+    """Refuse URLs that name no backend, or have not its form, without access to any place.
+
+    A backend whose package is not installed is accepted here: its URL may be for another machine.
+
+    Raises: InvalidInput, UnknownStorageScheme; AddLogMissing if the settings demand one.
+    """
+    for backend_of in (storage_of, add_log_of):
+        with contextlib.suppress(StorageBackendMissing):
+            backend_of(settings)
+    url = settings.ledger.ledger_source_url
+    try:
+        for source in split_sources(url):
+            require_source(source)
+    except InvalidInput as error:
+        raise InvalidInput(LEDGER_KEY, url, error.remedy) from error
 
 
 def storage_of(settings: Settings) -> SnapshotStore:
