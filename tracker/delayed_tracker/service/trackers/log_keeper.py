@@ -96,8 +96,10 @@ class LogKeeper:
         self._trackers = trackers
         self._find = find
         self._relieve = relieve
-        self._checkpoints = TrackerWork("a checkpoint", self._checkpoint, at_once=_CHECKPOINTS_AT_ONCE)
-        self._reliefs = TrackerWork("storing a tracker that is not open", self._relieved, at_once=_RELIEFS_AT_ONCE)
+        self._checkpoints = TrackerWork("a checkpoint", self._checkpoint, at_once=_CHECKPOINTS_AT_ONCE, clock=clock)
+        self._reliefs = TrackerWork(
+            "storing a tracker that is not open", self._relieved, at_once=_RELIEFS_AT_ONCE, clock=clock
+        )
         self._failed: set[TrackerKey] = set()
         """Trackers whose checkpoint failed, until the pause is over."""
         self._looked_at: dict[TrackerKey, int] = {}

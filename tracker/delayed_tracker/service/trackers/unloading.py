@@ -55,7 +55,7 @@ class IdleTrackers:
         self._log_keeper = log_keeper
         self._trackers = trackers
         self._find = find
-        self._unloads = TrackerWork("unloading an idle tracker", self._unload, at_once=_UNLOADS_AT_ONCE)
+        self._unloads = TrackerWork("unloading an idle tracker", self._unload, at_once=_UNLOADS_AT_ONCE, clock=clock)
         self._is_free = is_free
         self._unloaded: set[TrackerKey] = set()
         self._timer: Timer | None = None
