@@ -404,3 +404,48 @@ async def test_trackers_whose_catalogue_hangs_leave_the_others_their_log(make, s
     gate.open()
     await elapse(clock, 1_000)
     assert registry.log.log_bytes == 0
+
+
+async def test_a_tracker_that_cannot_be_cut_is_not_all_that_is_tried(make, storage, clock, monkeypatch):
+    """It holds most of the log, and its catalogue takes no write; the room that the others need is theirs."""
+    monkeypatch.setattr("delayed_tracker.service.trackers.log_keeper._GROWTH_SHARE", 1)
+    registry = await make(log_bytes_max=12_000)
+    failing_one = await open_tracker(registry)
+    others = [await open_tracker(registry, TrackerKey(f"other {number}", "s")) for number in range(5)]
+
+    async def fail(topic, *_args, **_options):
+        if topic == KEY.topic:
+            raise StorageUnavailable("down")
+
+    storage.before["replace"] = fail
+    await cancelled_in_turns([failing_one], clock, rounds=25)
+    assert failing_one[0].log_bytes > 3_000
+    await cancelled_in_turns(others, clock, rounds=300)
+    assert registry.log.log_bytes < 11_000
+    storage.before.clear()
+    await elapse(clock, 20_000)
+    assert registry.log.log_bytes < 6_000
+
+
+async def test_a_tracker_that_cannot_be_relieved_is_not_all_that_is_tried(make, storage, clock, log):
+    """The other one, whose records are fewer, is relieved all the same."""
+    registry = await make()
+    for key, count in ((KEY, 3_000), (OTHER, 1_000)):
+        host, opened = await open_tracker(registry, key)
+        await add(host, opened.epoch, clock, count)
+
+    async def fail(topic, cursor, *_args, **_options):
+        if (topic, cursor) == tuple(KEY):
+            raise StorageUnavailable("down")
+
+    size = registry.log.log_bytes
+    again = await restarted(registry, storage, clock, **options(log, size + 100))
+    storage.before["list"] = fail
+    third, opened = await open_tracker(again, TrackerKey(KEY.topic, "third"))
+    await add(third, opened.epoch, clock, 1)
+    await elapse(clock, 60_000)
+    assert await logged_bytes(log, OTHER) == 0
+    assert await logged_bytes(log, KEY)
+    storage.before.clear()
+    await elapse(clock, 10_000)
+    await again.close()

@@ -109,6 +109,8 @@ class LogKeeper:
         self._room_made_ms = 0.0
         self._chosen: set[TrackerKey] = set()
         """Trackers that were sealed or cut to make room, the last time."""
+        self._in_vain: set[TrackerKey] = set()
+        """Trackers whose last checkpoint or relief failed."""
         self._closing = False
         writer.committed = self.committed
 
@@ -130,6 +132,7 @@ class LogKeeper:
         self._looked_at.pop(key, None)
         self._checkpoints.withdraw(key)
         self._failed.discard(key)
+        self._in_vain.discard(key)
         self._emptying.discard(key)
         if log_bytes:
             self.unloaded[key] = log_bytes
@@ -137,6 +140,7 @@ class LogKeeper:
     def emptied(self, key: TrackerKey) -> None:
         """Note that a tracker that is not open has no records any more."""
         self._writer.log_bytes -= self.unloaded.pop(key, 0)
+        self._in_vain.discard(key)
 
     def committed(self, tracker: TrackerLog) -> None:
         """Look at a tracker if its records have grown enough; make room if the log is half full."""
@@ -168,8 +172,10 @@ class LogKeeper:
         if cuttable and is_enough:
             if not await tracker.checkpoint():
                 self._failed.add(key)
+                self._in_vain.add(key)
                 self._begin_later()
                 return
+            self._in_vain.discard(key)
             self.checkpoint_count += 1
             self._looked_at[key] = tracker.log_bytes
             # The log has become shorter.
@@ -190,7 +196,7 @@ class LogKeeper:
     def _make_room(self) -> None:
         """Begin to seal what holds a quarter of the log's limit, the largest first, and to cut what is consumed of it.
 
-        What was begun the last time and has not ended does not count: it may hang.
+        What failed, or was begun the last time and has not ended, is tried and does not count: it may never end.
         """
         if self._closing:
             return
@@ -203,7 +209,8 @@ class LogKeeper:
             if wanted <= 0:
                 return
             key, is_sealing = tracker.key, tracker.sealing_count > 0
-            if not (key in before and (is_sealing or self._checkpoints.is_under_way(key))):
+            hangs = key in before and (is_sealing or self._checkpoints.is_under_way(key))
+            if not hangs and key not in self._in_vain:
                 wanted -= tracker.log_bytes
             if not is_sealing:  # once, until that is stored: an outage would leave a bucket for each attempt
                 tracker.seal_open_buckets()
@@ -213,7 +220,8 @@ class LogKeeper:
             if wanted <= 0:
                 return
             if not self._reliefs.is_under_way(key):
-                wanted -= size
+                if key not in self._in_vain:
+                    wanted -= size
                 self._reliefs.ask(key)
 
     async def _relieved(self, key: TrackerKey) -> None:
@@ -223,7 +231,10 @@ class LogKeeper:
         try:
             await self._relieve(key)
         except DelayedTrackerError:  # an open says why
+            self._in_vain.add(key)
             self._begin_later()
+        else:
+            self._in_vain.discard(key)
 
     def _begin_later(self) -> None:
         if self._retry is None and not self._closing:
