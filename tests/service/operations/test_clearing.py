@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.service.errors import Fenced, TrackerNotOpen
 from delayed_tracker.service.operations.clearing import clear_tracker, delete_tracker
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.registry_life import down, fill, open_tracker, restarted
 from tests.service.harness.shell import KEY, ControlledStorage, Gate, bucketful, elapse, failing, make_registry, settle
+from tests.simulation.durable_world import SharedByProcesses
 
 
 async def test_clear_is_durable_and_raises_the_epoch(registry, storage, clock):
@@ -132,3 +133,47 @@ async def test_the_log_has_nothing_more_although_the_caller_goes_away(clock, rem
     await elapse(clock, 1_000)
     assert (registry.log_keeper.unloaded, registry.log.log_bytes) == ({}, 0)
     await registry.close()
+
+
+@pytest.mark.parametrize("has_failed", [False, True], ids=["deletions are slow", "catalogue failed"])
+async def test_an_owner_who_comes_before_a_reset_is_recorded_loses_nothing(storage, clock, has_failed):
+    """He is told its position, and his adds are durable: a crash undoes neither of them."""
+    log = MemoryAddLog()
+    registry = make_registry(storage, clock, add_log=log)
+    await registry.start()
+    host, opened = await open_tracker(registry, mark_delete=Position(5, 0))
+    for ledger in (10, 11, 12, 13, 6):
+        host.add(opened.epoch, bucketful(clock.now_ms(), ledger), offered_through=Position(20, 0))
+        host.seal(opened.epoch)
+        await host.until_durable()
+        await elapse(clock, 300)
+    if has_failed:
+        storage.before["replace"] = failing(*[down()] * 3)
+    else:
+        storage.before["delete_bucket_snapshot"] = Gate()
+        for ledger in (10, 11, 12, 13):
+            host.cancel(opened.epoch, bucketful(0, ledger).positions)
+            await host.until_durable()
+            await elapse(clock, 10)
+    resetting = asyncio.create_task(clear_tracker(registry, KEY, opened.epoch, reset_to=Position(1, 0)))
+    await elapse(clock, 300)
+    assert not resetting.done()
+    host, opened = await open_tracker(registry, owner="another")
+    assert (opened.mark_delete, opened.offered_through, host.tracked_count) == (Position(1, 0), BEFORE_ALL, 0)
+    assert (await resetting).epoch == opened.epoch - 1
+    added = bucketful(clock.now_ms(), 2)
+    host.add(opened.epoch, added, offered_through=Position(2, 4))
+    await host.until_durable()
+
+    storage.before["replace"] = Gate()  # the process is killed: another one opens what it has left
+    again = make_registry(SharedByProcesses(storage.inner), clock, add_log=SharedByProcesses(log))
+    await again.start()
+    host, opened = await open_tracker(again)
+    assert (opened.mark_delete, opened.offered_through) == (Position(1, 0), Position(2, 4))
+    assert opened.recovered_count == 5
+    assert host.contains(added.positions).all()
+    await again.close()
+    storage.open_gates()
+    closing = asyncio.create_task(registry.close())
+    await elapse(clock, 60_000)
+    await closing

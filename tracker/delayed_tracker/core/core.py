@@ -603,6 +603,10 @@ class TrackerCore:
         """Return the buckets whose deletion was asked for and has no result yet: the catalogue may still name them."""
         return self._lifecycle.undeleted()
 
+    def void_through(self) -> int | None:
+        """Return the last change that a clear made void, if the catalogue may not know of it yet; else None."""
+        return self._lifecycle.void_through()
+
     def explain(self, position: Position, now: Instant) -> Explanation:
         """Return the place of a position and the time of its delivery. O(copies in memory of its bucket)."""
         return inspection.explain(self._upkeep.for_reading(), position, now)

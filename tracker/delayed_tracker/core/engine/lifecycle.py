@@ -310,8 +310,15 @@ class BucketLifecycle:
 
     def undeleted(self) -> frozenset[int]:
         """Return the ids of buckets whose deletion is in flight or waits for a retry."""
-        waiting = [what for what in self._retries.values() if isinstance(what, DeleteSnapshots)]
-        return frozenset(bucket_id for each in (*self._deletes.values(), *waiting) for bucket_id in each.bucket_ids)
+        return frozenset(bucket_id for each in self._undone_deletions() for bucket_id in each.bucket_ids)
+
+    def void_through(self) -> int | None:
+        """Return the last change that a clear made void, if that is in flight or waits for a retry; else None."""
+        numbers = [each.void_through for each in self._undone_deletions() if each.void_through is not None]
+        return max(numbers, default=None)
+
+    def _undone_deletions(self) -> list[DeleteSnapshots]:
+        return [*self._deletes.values(), *(what for what in self._retries.values() if isinstance(what, DeleteSnapshots))]
 
     def contained_through(self) -> int:
         """Return the number of the last change whose rows are all in snapshots or gone, as are those of all before.

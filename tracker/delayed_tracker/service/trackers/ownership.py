@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.rules.recovery import RecoveryPlan
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -57,8 +58,9 @@ class Ownership:
         is_first, self.is_unclaimed = self.is_unclaimed, False
         if is_first:
             recovered_count = self._gate.require_core().recovered_count
-        # The first owner takes the epoch that the recovery has recorded, unless an import uses it.
-        if self._is_epoch_used or not is_first:
+        # The first owner takes the epoch that the recovery has recorded, unless an import uses it, or an operator's clear has
+        # still to be recorded.
+        if self._is_epoch_used or not is_first or self._gate.require_core().void_through() is not None:
             with self._gate.held():
                 await self._raise_epoch(owner)
         self._gate.owner = owner
@@ -82,11 +84,14 @@ class Ownership:
     async def _raise_epoch(self, owner: str) -> None:
         async with self._gate.runner.catalogue_lock:
             access = self._shared.access
-            epoch = 0
+            epoch, deleted = 0, frozenset[int]()
             try:
                 # Once, or again if the last owner has cleared the tracker meanwhile, which also takes an epoch.
                 while epoch <= (core := self._gate.require_core()).epoch:
-                    epoch = core.epoch + 1
+                    epoch, deleted = core.epoch + 1, core.undeleted()
+                    if deleted or core.void_through() is not None:
+                        await self._record_deletion(core, deleted, epoch)
+                        continue
                     fence = partial(
                         access.storage.replace, *self._gate.key, remove=(), add=(), epoch=epoch, writer=access.writer
                     )
@@ -103,7 +108,17 @@ class Ownership:
                         core.begin_epoch(max(epoch, core.epoch + 1), now)
                         self._gate.owner = owner
                         self._gate.end_waits(lambda: PollEnded(self._gate.key, "FENCED"))
-            self._gate.catalogue_waits.note_written(epoch, ())
+            self._gate.catalogue_waits.note_written(epoch, deleted)
+
+    async def _record_deletion(self, core: TrackerCore, bucket_ids: frozenset[int], epoch: int) -> None:
+        """Record an epoch together with what a clear or a reset has dropped, which the catalogue may not know yet.
+
+        The new owner would be told a state that a crash undoes, and what is added then would be void.
+        """
+        writer = self._gate.runner.writer
+        void_through = core.void_through()
+        mark = None if void_through is None else writer.void_mark(void_through, self._gate.stored_through())
+        await writer.drop(sorted(bucket_ids), epoch=epoch, mark=mark)
 
     async def move_cursor(self, epoch: int, mark_delete: Position) -> Cleared:
         """Take a new mark-delete position, and keep what is tracked above it; return when that is durable.
