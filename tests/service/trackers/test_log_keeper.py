@@ -1,5 +1,6 @@
 """The add log stays short: checkpoints by growth and after snapshots, sealing under pressure, trackers nobody has open."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -171,9 +172,10 @@ async def test_a_tracker_that_could_not_be_relieved_is_tried_again(make, storage
     registry = await make()
     host, opened = await open_tracker(registry)
     await add(host, opened.epoch, clock, 2_000)
+    await registry.close()
+    storage.before[operation] = failing(*[StorageUnavailable("down")] * 10**6)
     again = await restarted(registry, storage, clock, **options(log, host.log_bytes + 100))
     other, other_opened = await open_tracker(again, OTHER)
-    storage.before[operation] = failing(*[StorageUnavailable("down")] * 10**6)
     await add(other, other_opened.epoch, clock, 1)
     await elapse(clock, 120_000)
     assert await logged_bytes(log)
@@ -347,7 +349,7 @@ async def test_open_trackers_are_checkpointed_while_another_is_being_loaded(make
     registry = await make()
     host, opened = await open_tracker(registry)
     await add(host, opened.epoch, clock, 2_000)
-    again = await restarted(registry, storage, clock, **options(log, 2 * host.log_bytes))
+    again = await restarted(registry, storage, clock, **options(log, 2 * host.log_bytes + 50))
     other, other_opened = await open_tracker(again, OTHER)
     storage.before["list_bucket_snapshots"] = gate = Gate()
     await add(other, other_opened.epoch, clock, 1)
@@ -449,3 +451,50 @@ async def test_a_tracker_that_cannot_be_relieved_is_not_all_that_is_tried(make, 
     storage.before.clear()
     await elapse(clock, 10_000)
     await again.close()
+
+
+async def test_a_log_that_is_full_at_the_start_is_cut(make, storage, clock, log):
+    """It takes no record whose commit would be the occasion."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 2_000)
+    again = await restarted(registry, storage, clock, **options(log, host.log_bytes // 2))
+    await elapse(clock, 5_000)
+    other, opened = await open_tracker(again, OTHER)
+    await add(other, opened.epoch, clock, 1)
+    assert await logged_bytes(log) == 0
+    await again.close()
+
+
+@pytest.mark.parametrize("way", ["the limit rises", "a tracker is deleted"])
+async def test_a_window_that_opens_without_a_commit_lets_what_waits_go_on(make, clock, way):
+    """An ack that waits because the log is too long is not a commit, and may be all that is going on."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 500)
+    other, other_opened = await open_tracker(registry, OTHER)
+    await add(other, other_opened.epoch, clock, 1)
+    await registry.close_tracker(KEY, opened.epoch)
+    limits = registry.service_limits
+    limits.adopt(replace(limits, add_log_bytes_max=registry.log.log_bytes // 2))
+    waiting = asyncio.create_task(other.wait_for_window())
+    await settle()
+    assert not waiting.done()
+    if way == "the limit rises":
+        limits.adopt(replace(limits, add_log_bytes_max=2**30))
+        registry.limits_changed()
+    else:
+        await delete_tracker(registry, KEY, None)
+    await settle()
+    assert waiting.done()
+
+
+async def test_a_lower_limit_makes_room(make, clock):
+    """Nothing is added that would be the occasion."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 500)
+    registry.service_limits.adopt(replace(registry.service_limits, add_log_bytes_max=host.log_bytes))
+    registry.limits_changed()
+    await elapse(clock, 1_000)
+    assert host.log_bytes == 0

@@ -229,7 +229,7 @@ class TrackerServer:
         """Apply settings that differ from the present ones only in reloadable keys."""
         before, self.settings = self.settings, settings
         self.trackers.service_limits.adopt(settings.service_limits())
-        self.trackers.unstored.call_next()
+        self.trackers.limits_changed()
         if self._http is not None:
             self._http.set_client_timeout(settings.server.http_client_timeout_ms)
         if settings.telemetry.log_level != before.telemetry.log_level:

@@ -318,7 +318,10 @@ class BucketLifecycle:
         return max(numbers, default=None)
 
     def _undone_deletions(self) -> list[DeleteSnapshots]:
-        return [*self._deletes.values(), *(what for what in self._retries.values() if isinstance(what, DeleteSnapshots))]
+        return [
+            *self._deletes.values(),
+            *(what for what in self._retries.values() if isinstance(what, DeleteSnapshots)),
+        ]
 
     def contained_through(self) -> int:
         """Return the number of the last change whose rows are all in snapshots or gone, as are those of all before.

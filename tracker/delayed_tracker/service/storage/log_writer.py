@@ -243,7 +243,7 @@ class LogWriter:
         self.failed_count += 1
         self._put_back(trackers, error)
         if isinstance(error, LogBroken):
-            self._call_window_waiters()
+            self.call_window_waiters()
 
     def _put_back(self, trackers: list[TrackerLog], error: StorageError) -> None:
         """Let what was to be written wait again, and end the waits for it. A tracker may have been closed meanwhile."""
@@ -270,9 +270,10 @@ class LogWriter:
             self.pending_bytes -= record_bytes
             self.unwritten_removed_count -= tracker.written(last_number)
             self.committed(tracker)
-        self._call_window_waiters()
+        self.call_window_waiters()
 
-    def _call_window_waiters(self) -> None:
+    def call_window_waiters(self) -> None:
+        """Let those look again who wait for the window: the log has become shorter, or its limit higher."""
         for waiter in self._window_waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -287,7 +288,7 @@ class LogWriter:
             self._events.not_cut(tracker.key, error)
             return False
         self.log_bytes -= tracker.forget_through(through)
-        self._call_window_waiters()
+        self.call_window_waiters()
         return True
 
     async def until_durable(self, tracker: TrackerLog, number: int) -> None:
@@ -311,7 +312,7 @@ class LogWriter:
         self.pending_bytes -= record_bytes
         self.unwritten_removed_count -= tracker.lose()
         self._end_empty_window()
-        self._call_window_waiters()
+        self.call_window_waiters()
 
     def _end_empty_window(self) -> None:
         """Forget when the window began once nothing is in it: no commit would do so."""

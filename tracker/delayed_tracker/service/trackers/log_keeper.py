@@ -126,6 +126,7 @@ class LogKeeper:
     def opened(self, key: TrackerKey, log_bytes: int) -> None:
         """Note that a tracker is open, and how many bytes of records it has found."""
         self._writer.log_bytes += log_bytes - self.unloaded.pop(key, 0)
+        self._writer.call_window_waiters()
 
     def closed(self, key: TrackerKey, log_bytes: int) -> None:
         """Note that a tracker is closed, and how many bytes of records it has left."""
@@ -140,19 +141,20 @@ class LogKeeper:
     def emptied(self, key: TrackerKey) -> None:
         """Note that a tracker that is not open has no records any more."""
         self._writer.log_bytes -= self.unloaded.pop(key, 0)
+        self._writer.call_window_waiters()
         self._in_vain.discard(key)
 
     def committed(self, tracker: TrackerLog) -> None:
         """Look at a tracker if its records have grown enough; make room if the log is half full."""
         if tracker.log_bytes >= self._looked_at.get(tracker.key, 0) + self.growth_bytes:
             self._look_at(tracker.key, tracker.log_bytes)
-        self._make_room_in_time()
+        self.make_room_in_time()
 
     def stored(self, key: TrackerKey, log_bytes: int) -> None:
         """Look at a tracker whose snapshot was stored, unless its records are few: a checkpoint is a write, too."""
         if log_bytes >= self.growth_bytes or self._is_half_full or key in self._emptying:
             self._look_at(key, log_bytes)
-        self._make_room_in_time()
+        self.make_room_in_time()
 
     def empty(self, key: TrackerKey) -> None:
         """Cut the records of a tracker, however few, now and when what is sealed is stored."""
@@ -183,7 +185,8 @@ class LogKeeper:
         if not tracker.sealing_count:  # what was sealed is stored, and cut; what came later stays
             self._emptying.discard(key)
 
-    def _make_room_in_time(self) -> None:
+    def make_room_in_time(self) -> None:
+        """Make room if the log is half full; called when it may have become so without a commit."""
         if not self._is_half_full:
             self._room_bytes = 0
         elif self._writer.log_bytes >= self._room_bytes:

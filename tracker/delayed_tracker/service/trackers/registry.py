@@ -228,6 +228,15 @@ class TrackerRegistry:
                 self.log_keeper.unloaded[TrackerKey(extent.topic, extent.cursor)] = extent.record_bytes
                 self.log.log_bytes += extent.record_bytes
         self._phase = _Phase.SERVING
+        if self.log_keeper is not None:  # a full log takes nothing that would be the occasion
+            self.log_keeper.make_room_in_time()
+
+    def limits_changed(self) -> None:
+        """Let those look again who wait for a limit that may be higher now."""
+        self.unstored.call_next()
+        if self.log is not None and self.log_keeper is not None:
+            self.log.call_window_waiters()
+            self.log_keeper.make_room_in_time()
 
     def require_serving(self) -> None:
         """Raise ShuttingDown unless calls are accepted."""
