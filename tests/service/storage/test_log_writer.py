@@ -8,7 +8,7 @@ import pytest
 
 from delayed_tracker.core.values.changes import Added, Removed
 from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
-from delayed_tracker.service.errors import Overloaded
+from delayed_tracker.service.errors import Overloaded, TrackerKey
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.storage.log_writer import LogWriter
 from delayed_tracker.service.storage.tracker_log import TrackerLog
@@ -161,7 +161,7 @@ async def test_after_a_failed_fsync_nothing_is_written(life, clock):
         with pytest.raises(LogBroken):
             await refused
     with pytest.raises(LogBroken):
-        life.writer.require_room()
+        life.writer.require_room(tracker)
     life.add(tracker, added())
     life.writer.write_now()
     await elapse(clock, 60_000)
@@ -173,23 +173,42 @@ async def test_a_full_log_and_too_much_that_waits_are_refused(life, clock):
     tracker = await life.tracker()
     life.faulty.plan = DOWN
     while life.writer.pending_bytes < LIMITS.add_log_pending_bytes_max:
-        life.writer.require_room()
+        life.writer.require_room(tracker)
         life.add(tracker, added(20))
     with pytest.raises(Overloaded, match="addLogPendingBytesMax"):
-        life.writer.require_room()
+        life.writer.require_room(tracker)
     life.faulty.plan = FaultPlan()
     while life.writer.log_bytes < LIMITS.add_log_bytes_max:
         life.writer.write_now()
         await settle()
-        life.writer.require_room()
         life.add(tracker, added(20))
-    with pytest.raises(Overloaded, match="addLogBytesMax"):
-        life.writer.require_room()
+    with pytest.raises(Overloaded, match=r"the add log has \d+ bytes \(addLogBytesMax\)"):
+        life.writer.require_room(tracker)
     await life.writer.until_durable(tracker, tracker.last_number)
     await life.writer.cut(tracker, tracker.last_number)
-    life.writer.require_room()
+    life.writer.require_room(tracker)
     assert life.writer.log_bytes == tracker.log_bytes == 0
     assert await life.numbers() == []
+
+
+async def fill_log(life, tracker):
+    while True:
+        life.writer.require_room(tracker)
+        life.add(tracker, added(20))
+        await life.writer.until_durable(tracker, tracker.last_number)
+
+
+async def test_no_tracker_has_the_room_of_all_others(life):
+    """Trackers whose snapshots cannot be stored are refused while the others are not."""
+    filled = []
+    for topic in ("first", "second", "third"):
+        filled.append(tracker := await life.tracker(TrackerKey(topic, "s")))
+        with pytest.raises(Overloaded, match="of this tracker that are not in stored snapshots"):
+            await fill_log(life, tracker)
+    small = await life.tracker(TrackerKey("fourth", "s"))
+    life.writer.require_room(small)
+    shares = [tracker.log_bytes / LIMITS.add_log_bytes_max for tracker in filled]
+    assert shares == pytest.approx([1 / 2, 1 / 4, 1 / 8], abs=0.02)
 
 
 async def test_acknowledgements_wait_for_a_window_that_is_full_by_count(life):

@@ -117,6 +117,25 @@ async def test_a_tracker_whose_catalogue_hangs_keeps_no_other_in_memory(make, st
     assert hung.state is HostState.UNLOADED
 
 
+async def test_a_return_that_hangs_is_not_that_of_the_next_open(make, storage, clock):
+    """The tracker was closed and opened meanwhile, and comes back for the calls of its new owner."""
+    registry = await make()
+    _, epoch = await unloaded(registry, clock)
+    gate = storage.before["list"] = Gate()
+    hung = asyncio.create_task(registry.loaded_host(KEY))
+    await elapse(clock, 100)
+    del storage.before["list"]
+    await registry.close_tracker(KEY, epoch)
+    await unloaded(registry, clock)
+    again = asyncio.create_task(registry.loaded_host(KEY))
+    await elapse(clock, 1_000)
+    assert again.result().state is HostState.READY
+    gate.open()
+    with pytest.raises(Fenced):
+        await hung
+    assert registry.host(KEY).state is HostState.READY
+
+
 async def test_stats_of_an_unloaded_tracker_are_answered_without_it(make, clock):
     """Numbers of positions stay; sizes of what is in memory are 0."""
     registry = await make()

@@ -57,7 +57,7 @@ class DurableChanges:
 
     def require_room(self) -> None:
         """Refuse what would make the log longer while it is full; see ``LogWriter.require_room``."""
-        self._writer.require_room()
+        self._writer.require_room(self._log)
 
     async def wait_for_window(self) -> None:
         """Wait while too many consumed positions are unwritten; see ``LogWriter.wait_for_window``."""

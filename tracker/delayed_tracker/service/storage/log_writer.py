@@ -96,8 +96,11 @@ class LogWriter:
 
     # -- bounds ------------------------------------------------------------------------------------------------------
 
-    def require_room(self) -> None:
+    def require_room(self, tracker: TrackerLog) -> None:
         """Refuse what would make the log longer while it is full, or while too much waits to be written.
+
+        A tracker is refused alone once it has as many bytes as are left for all others: one whose snapshots cannot be stored
+        has half of the log at most, and however many there are, they leave room.
 
         Raises:
             LogBroken: nothing is written any more.
@@ -106,6 +109,11 @@ class LogWriter:
         self._require_unbroken()
         if self.log_bytes >= self.limits.add_log_bytes_max:
             raise self._refusal(f"the add log has {self.log_bytes} bytes (addLogBytesMax)")
+        if tracker.log_bytes >= self.limits.add_log_bytes_max - self.log_bytes:
+            raise self._refusal(
+                f"the add log has {tracker.log_bytes} bytes of this tracker that are not in stored snapshots, as many as are left "
+                "for all others (addLogBytesMax)"
+            )
         if self.pending_bytes >= self.limits.add_log_pending_bytes_max:
             raise self._refusal(f"{self.pending_bytes} bytes wait to be written to the add log (addLogPendingBytesMax)")
 

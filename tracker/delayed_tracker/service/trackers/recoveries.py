@@ -78,7 +78,8 @@ class Recoveries:
         self._outcome = outcome
         self._turns = Turns(RECOVERIES_AT_ONCE, _LOOK_MS, shared.clock)
         self._recoveries: dict[TrackerKey, asyncio.Task[None]] = {}
-        self._reloads: dict[TrackerKey, asyncio.Task[None]] = {}
+        self._reloads: dict[TrackerHost, asyncio.Task[None]] = {}
+        """Returns by host: that of a tracker that was closed meanwhile may hang, and is not for its next host."""
 
     @property
     def recovering_count(self) -> int:
@@ -160,11 +161,11 @@ class Recoveries:
 
     def bring_back(self, host: TrackerHost) -> asyncio.Task[None]:
         """Return the task that brings an unloaded tracker back, which all callers share."""
-        if (task := self._reloads.get(host.key)) is None:
+        if (task := self._reloads.get(host)) is None:
             # An empty context: the task does not belong to the call that begins it.
             self._turns.join(host, due_ms=host.falls_due_ms)
             task = asyncio.get_running_loop().create_task(self._bring_back(host), context=Context())
-            self._reloads[host.key] = task
+            self._reloads[host] = task
             task.add_done_callback(lambda task: self._reload_ended(host, task))
         return task
 
@@ -183,7 +184,7 @@ class Recoveries:
             self._shared.access.failures.succeeded(host.key, RELOAD_FAILED)
 
     def _reload_ended(self, host: TrackerHost, task: asyncio.Task[None]) -> None:
-        del self._reloads[host.key]
+        del self._reloads[host]
         self._turns.leave(host)
         if task.cancelled() or (error := task.exception()) is None or host.state is not HostState.UNLOADED:
             return
