@@ -99,8 +99,9 @@ async def test_a_checkpoint_that_fails_costs_duplicates_only(registry, storage, 
     assert registry.counters.checkpoints_failed == 1
 
 
-async def test_effects_that_are_cut_off_may_undo_what_they_have_begun(registry, storage, clock):
-    """The grace period is over. The storage stays open until they have ended, and no error is reported."""
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_effects_that_are_cut_off_may_undo_what_they_have_begun(registry, storage, clock, hangs):
+    """The grace period is over. The storage stays open until they have ended, or for five seconds more."""
     host, opened = await open_tracker(registry)
     begun, undone = asyncio.Event(), Gate()
 
@@ -120,6 +121,10 @@ async def test_effects_that_are_cut_off_may_undo_what_they_have_begun(registry, 
     await elapse(clock, 1_000)
     assert undone.held_count == 1
     assert not closing.done()
+    if hangs:
+        await elapse(clock, 5_000)
+        assert closing.done()
     undone.open()
     await closing
+    await settle()
     assert reported == []

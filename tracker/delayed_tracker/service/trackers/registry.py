@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from delayed_tracker.core.engine.load_budget import LoadBudget
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
@@ -44,6 +44,9 @@ from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.protocol import SnapshotStore
 
 Answer = TypeVar("Answer")
+
+
+_UNDO_MS: Final = 5_000
 
 
 class _Phase(enum.Enum):
@@ -529,8 +532,8 @@ class TrackerRegistry:
         """Refuse new calls, end waiting polls, finish effects, close every tracker.
 
         Args:
-            grace_ms: effects that take longer are cancelled. The storage keeps of each either nothing or a whole
-                snapshot.
+            grace_ms: effects that take longer are cancelled, and have five seconds to undo what they have begun. The storage
+                keeps of each either nothing or a whole snapshot.
         """
         if self._phase is _Phase.SERVING:
             self._phase = _Phase.DRAINING
@@ -554,6 +557,7 @@ class TrackerRegistry:
             return
 
         abandoned: list[asyncio.Task[Any]] = []
+        given_up = asyncio.Event()
 
         def out_of_time() -> None:
             self.events.cut_off(len(self._hosts))
@@ -561,12 +565,20 @@ class TrackerRegistry:
                 abandoned.extend(host.abandon())
             for task in leaving:
                 task.cancel()
+            timers.append(self.clock.call_later(_UNDO_MS, given_up.set))
 
-        timer = self.clock.call_later(grace_ms, out_of_time)
-        await asyncio.wait(leaving)
-        timer.cancel()
-        if abandoned:  # they may still use the storage, to undo what they have begun
-            await asyncio.wait(abandoned)
+        async def all_ended() -> None:
+            await asyncio.wait(leaving)
+            if abandoned:
+                await asyncio.wait(abandoned)
+
+        timers = [self.clock.call_later(grace_ms, out_of_time)]
+        ends = [asyncio.create_task(all_ended()), asyncio.create_task(given_up.wait())]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for timer in timers:
+            timer.cancel()
+        for end in ends:
+            end.cancel()
 
     async def close(self) -> None:
         """Drain at once, if that has not happened, and close the storage. A second call is harmless."""
