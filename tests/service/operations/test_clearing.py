@@ -177,3 +177,32 @@ async def test_an_owner_who_comes_before_a_reset_is_recorded_loses_nothing(stora
     closing = asyncio.create_task(registry.close())
     await elapse(clock, 60_000)
     await closing
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize("operation", ["replace", "forget", "delete_bucket_snapshot"])
+async def test_a_deletion_that_failed_half_way_may_be_repeated(storage, clock, operation, is_loaded):
+    """The caller's epoch is that of before; an owner who opened the tracker meanwhile is not harmed."""
+    log = MemoryAddLog()
+    registry = make_registry(storage, clock, add_log=log)
+    await registry.start()
+    host, opened = await open_tracker(registry)
+    await fill(host, opened.epoch, clock)
+    await host.until_durable()
+    await elapse(clock, 1_000)
+    if not is_loaded:
+        await registry.close_tracker(KEY, opened.epoch)
+    storage.before[operation] = failing(*[down()] * 1_000)
+    deleting = asyncio.create_task(delete_tracker(registry, KEY, opened.epoch))
+    await elapse(clock, 60_000)
+    assert isinstance(deleting.exception(), StorageUnavailable)
+    storage.before.clear()
+    deleted = await delete_tracker(registry, KEY, opened.epoch)
+    assert deleted.existed
+    assert KEY not in await storage.inner.trackers()
+    assert registry.begun_deletions == {}
+    _, again = await open_tracker(registry)
+    assert again.recovered_count == 0
+    with pytest.raises(Fenced):
+        await delete_tracker(registry, KEY, opened.epoch)
+    await registry.close()

@@ -27,9 +27,20 @@ class TrackerRemoval:
     The caller ensures that nothing else in this process writes to the tracker meanwhile.
     """
 
-    def __init__(self, key: TrackerKey, access: StorageAccess, counters: EffectCounters) -> None:
+    def __init__(
+        self, key: TrackerKey, access: StorageAccess, counters: EffectCounters, begun: dict[TrackerKey, int]
+    ) -> None:
+        """See the methods.
+
+        Args:
+            key: of the tracker.
+            access: to the storage and the add log.
+            counters: of trackers that are not loaded.
+            begun: epochs under which deletions of this process have begun that have not ended.
+        """
         self._key = key
         self._access = access
+        self._begun = begun
         self._stored = StoredTracker(key, access, counters)
 
     async def clear(self, epoch: int, *, reset_to: Position | None = None) -> tuple[int, int]:
@@ -56,7 +67,8 @@ class TrackerRemoval:
     async def delete(self, epoch: int | None) -> Deleted:
         """Delete everything of the tracker and its place in the catalogue.
 
-        The epoch that fences late writers stays on record. A deletion that was interrupted may be repeated.
+        The epoch that fences late writers stays on record. A deletion that failed may be repeated; one that this process has not
+        begun, and that ended half-way, needs the epoch after, or None.
 
         Args:
             epoch: the last owner's epoch; None deletes the tracker at any epoch.
@@ -66,14 +78,17 @@ class TrackerRemoval:
         """
         state = await self._stored.state()
         position_count = await self._tracked_count(state)
+        is_forgotten = False
         if epoch is None or epoch == state.epoch:
-            begun = False
+            own_epoch = state.epoch + 1
+        elif epoch == state.epoch - 1 and self._begun.get(self._key) == state.epoch:
+            own_epoch = state.epoch
         elif epoch == state.epoch - 1 and await self._is_forgotten():
-            begun = True
+            own_epoch, is_forgotten = state.epoch, True
         else:
             raise self._stored.fenced(epoch, state)
-        own_epoch = state.epoch if begun else state.epoch + 1
-        if state.epoch and not begun:
+        if state.epoch and not is_forgotten:
+            self._begun[self._key] = own_epoch
             extent = await self._stored.take_over(own_epoch)
             if extent is not None or self._stored.void_mark(state, None) != state.log_mark:
                 # First, and in the same epoch: records that outlived the entries would be applied to nothing.
@@ -81,6 +96,7 @@ class TrackerRemoval:
             forget = partial(self._access.storage.forget, *self._key, epoch=own_epoch, writer=self._access.writer)
             await self._stored.attempt(forget)
         await self._stored.delete_snapshots(own_epoch)
+        self._begun.pop(self._key, None)
         return Deleted(state.epoch > 0, position_count)
 
     async def _is_forgotten(self) -> bool:

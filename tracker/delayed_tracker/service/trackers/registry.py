@@ -172,6 +172,8 @@ class TrackerRegistry:
         )
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
+        self.begun_deletions: dict[TrackerKey, int] = {}
+        """Epochs of deletions that have begun and not ended; one that failed stays until it is repeated or opened."""
         self._use_counts: Counter[TrackerKey] = Counter()
         """Operations that use a tracker, opened or not."""
         self._background: set[asyncio.Task[None]] = set()
@@ -403,6 +405,7 @@ class TrackerRegistry:
                 f"{len(self._hosts)} trackers are open, which is the limit",
                 retry_after_ms=self.service_limits.retry_after_ms,
             )
+        self.begun_deletions.pop(key, None)
         host = self._hosts[key] = TrackerHost(key, self._shared)
         self._recoveries.begin(host, mark_delete)
         return host
