@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from delayed_tracker.bookkeeper.wire.digest import encode_body
-from delayed_tracker.ledger.bookkeeper.entry_log import DAMAGE_MAX, LogRecords, scan_log
+from delayed_tracker.ledger.bookkeeper.entry_log import LogRecords, scan_log
 from delayed_tracker.ledger.bookkeeper.entry_logs import RecordColumns
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 from tests.ledger.harness.log_files import (
@@ -140,20 +140,6 @@ def test_impossible_record_size_ends_the_log(size):
 
     assert len(records) == 1
     assert [(place.offset, place.ledger_id) for place in records.damage] == [(1024 + len(RECORDS[0]), None)]
-
-
-@pytest.mark.parametrize("more_count", [0, 1, 500])
-def test_the_list_of_damage_is_bounded(more_count):
-    """A log of nothing but damage takes no more memory than that; what is not listed is counted, and entries are found."""
-    no_entry = struct.pack(">iqq", 16, 5, 3)
-    log = entry_log([no_entry * (DAMAGE_MAX + more_count), RECORDS[0]])
-    records = scan_log(log, "0.log")
-
-    assert columns_of(records).ledger_id.tolist() == [7]
-    listed, more = records.damage[:DAMAGE_MAX], records.damage[DAMAGE_MAX:]
-    assert {(place.ledger_id, place.entry_id) for place in listed} == {(5, 3)}
-    said = f"{more_count} more stretches from here on are no records; the log is damaged throughout"
-    assert [(place.offset, place.reason) for place in more] == [(1024 + 20 * DAMAGE_MAX, said)] * bool(more_count)
 
 
 @pytest.mark.parametrize("size", [1, 7, 15])

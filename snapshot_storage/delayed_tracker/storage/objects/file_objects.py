@@ -317,9 +317,9 @@ def _emptied(folder: Path) -> int:
     """Delete the files of a folder, and the folder if it had nothing else; return their number."""
     with os.scandir(folder) as found:
         entries = list(found)
-    files = [folder / entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+    files = [entry.path for entry in entries if not entry.is_dir(follow_symlinks=False)]
     for file in files:
-        file.unlink()
+        os.unlink(file)
     if len(files) == len(entries):
         folder.rmdir()
     return len(files)

@@ -39,8 +39,6 @@ _DIRECT_FILLER: Final = (_DIRECT_ALIGNMENT - HEADER_BYTES - RECORD_SIZE_BYTES, _
 _NOT_ZERO: Final = re.compile(rb"[^\0]")
 _PIECE_RECORDS_MAX: Final = 32_768
 _PIECE_BYTES: Final = 4 << 20
-DAMAGE_MAX: Final = 1_000
-"""Stretches of one log that are listed; one more says how many others there are. A log may have 50 million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class RecordPiece:
     table: Int64Array
     """Rows and columns as in :class:`LogRecords`."""
     damage: tuple[LogDamage, ...] = ()
-    """Damage of the whole log, at most ``DAMAGE_MAX`` stretches and a sum; only the last piece has it."""
+    """Damage of the whole log; only the last piece has it."""
     truncated_at: int | None = None
     """Offset as in :class:`LogRecords`; only the last piece has it."""
 
@@ -158,7 +156,7 @@ def log_pieces(
         _RECORD_START.unpack_from(log, HEADER_BYTES) == _DIRECT_FILLER
     )
     octets = np.frombuffer(log, np.uint8)
-    damage = _DamageList()
+    damage: list[LogDamage] = []
     truncated_at = None
     position = start
     while True:
@@ -196,7 +194,7 @@ def log_pieces(
                 truncated_at = position
                 break
             rest = "the rest is not read" if found is None else f"reading goes on at byte {found}"
-            damage.add(position, f"a record cannot have {size} bytes; {rest}")
+            damage.append(LogDamage(position, None, None, f"a record cannot have {size} bytes; {rest}"))
             if found is None:
                 break
             position = found
@@ -204,7 +202,7 @@ def log_pieces(
         if ledger_id != _INTERNAL_LEDGER:
             if size < BODY_HEADER.size or ledger_id < 0 or entry_id < 0:
                 reason = f"a record of {size} bytes for {ledger_id}:{entry_id} is no entry"
-                damage.add(position, reason, ledger_id, entry_id)
+                damage.append(LogDamage(position, ledger_id, entry_id, reason))
             else:
                 yield RecordPiece(
                     np.array([[position], [size], [ledger_id], [entry_id], [last_add_confirmed], [length]])
@@ -213,34 +211,11 @@ def log_pieces(
 
     if end < HEADER_BYTES:
         truncated_at = end
-    elif truncated_at is None and not direct and log[position:end].strip(b"\0") and not damage.listed:
+    elif truncated_at is None and not direct and log[position:end].strip(b"\0") and not damage:
         truncated_at = position
     if finished and truncated_at is not None:
-        damage.add(truncated_at, f"the log was finished, yet is cut short at {end} bytes")
-    yield RecordPiece.empty(damage.whole(), truncated_at)
-
-
-class _DamageList:
-    """Damage of one log as it is found, the first ``DAMAGE_MAX`` stretches and a count of the others."""
-
-    def __init__(self) -> None:
-        self.listed: list[LogDamage] = []
-        self._more_count = self._more_offset = 0
-
-    def add(self, offset: int, reason: str, ledger_id: int | None = None, entry_id: int | None = None) -> None:
-        """Note the next stretch."""
-        if len(self.listed) < DAMAGE_MAX:
-            self.listed.append(LogDamage(offset, ledger_id, entry_id, reason))
-        else:
-            self._more_offset = self._more_offset or offset
-            self._more_count += 1
-
-    def whole(self) -> tuple[LogDamage, ...]:
-        """Return all of it."""
-        if not self._more_count:
-            return tuple(self.listed)
-        more = f"{self._more_count} more stretches from here on are no records; the log is damaged throughout"
-        return (*self.listed, LogDamage(self._more_offset, None, None, more))
+        damage.append(LogDamage(truncated_at, None, None, f"the log was finished, yet is cut short at {end} bytes"))
+    yield RecordPiece.empty(tuple(damage), truncated_at)
 
 
 def _check_header(log: bytes | mmap.mmap, name: str) -> bool:
