@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.storage.errors import (
-    SnapshotConflict,
-    SnapshotCorrupt,
-    StorageFormatUnsupported,
-    StorageUnavailable,
-)
-from delayed_tracker.storage.objects import file_objects
+from delayed_tracker.storage.errors import SnapshotConflict, StorageFormatUnsupported, StorageUnavailable
 from delayed_tracker.storage.objects.file_objects import FileObjects, _Draft
 from delayed_tracker.storage.objects.opening import open_file
 from delayed_tracker.storage.objects.storage import ObjectStorage
@@ -64,61 +58,6 @@ async def test_what_an_ended_process_left_is_swept(tmp_path):
         assert (living / "7").exists()
         assert not ended.exists()
         await objects.close()
-
-
-@pytest.mark.parametrize("is_opened", [False, True])
-async def test_another_process_may_end_during_a_start(tmp_path, monkeypatch, is_opened):
-    """It removes its empty folder before the start has opened it, or afterwards."""
-    locked = file_objects._locked
-
-    def locked_as_it_ends(folder):
-        if folder.name != "ending":
-            return locked(folder)
-        if is_opened:
-            lock = locked(folder)
-            folder.rmdir()
-            return lock
-        folder.rmdir()
-        return locked(folder)
-
-    (tmp_path / "shared" / "unfinished" / "ending").mkdir(parents=True)
-    monkeypatch.setattr(file_objects, "_locked", locked_as_it_ends)
-    objects = FileObjects(tmp_path / "shared")
-    await objects.start()
-    assert objects.swept_count == 0
-    await objects.close()
-
-
-async def test_what_is_not_ours_is_not_swept(tmp_path):
-    """A file beside the folders of processes, and a folder within one, stay, and stop no start."""
-    unfinished = tmp_path / "shared" / "unfinished"
-    (unfinished / "ended" / "folder").mkdir(parents=True)
-    for name in (".nfs0001", "ended/0", "ended/folder/file"):
-        (unfinished / name).write_bytes(b"1")
-    objects = FileObjects(tmp_path / "shared")
-    await objects.start()
-    assert objects.swept_count == 1
-    assert files_in(unfinished) == [".nfs0001", "ended/folder/file"]
-    await objects.close()
-
-
-async def test_what_is_read_has_bounds(tmp_path, monkeypatch):
-    """Objects and ranges above their bounds are refused before they are read, and listings above theirs as they come."""
-    async with started(lambda name: FileObjects(tmp_path / name), "bounds") as objects:
-        versions = [await objects.put_if(key, b"0123456", None) for key in ("t/a", "t/b")]
-        for name in ("SMALL_BYTES_MAX", "RANGE_BYTES_MAX"):
-            monkeypatch.setattr(file_objects, name, 6)
-        with pytest.raises(SnapshotCorrupt, match=r"t/a is damaged: it has 7 bytes, 6 are the most"):
-            await objects.get("t/a")
-        with pytest.raises(SnapshotCorrupt, match="7 bytes"):
-            await objects.get_range("t/a", 0, 2**62)
-        with pytest.raises(SnapshotCorrupt, match="7 bytes"):
-            await objects.put_if("t/a", b"", versions[0])
-        assert await objects.get_range("t/a", 0, 6) == b"012345"
-        assert await objects.get_range("t/a", 6, 2**62) == b"6"
-        monkeypatch.setattr(file_objects, "LISTED_MAX", 1)
-        with pytest.raises(StorageUnavailable, match=r"more than 1 objects; give each storage a place"):
-            await objects.listing("t/")
 
 
 async def test_a_failed_sync_of_a_directory_ends_all(tmp_path, monkeypatch):

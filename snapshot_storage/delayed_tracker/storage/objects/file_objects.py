@@ -24,14 +24,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.files.lock_file import waiting_lock
 from delayed_tracker.storage.capabilities import StorageSpace
 from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageUnavailable
-from delayed_tracker.storage.objects.object_store import (
-    LISTED_MAX,
-    RANGE_BYTES_MAX,
-    SMALL_BYTES_MAX,
-    ListedObject,
-    require_listable,
-    require_size,
-)
+from delayed_tracker.storage.objects.object_store import ListedObject
 from delayed_tracker.storage.shared.document_store import Stale, StoredDocument
 from delayed_tracker.storage.worker_threads import WorkerThreads
 
@@ -107,18 +100,18 @@ class FileObjects:
             self.swept_count = sum(map(self._sweep, list(self._unfinished.parent.iterdir())))
 
     def _sweep(self, folder: Path) -> int:
-        """Delete the unfinished files of an ended process; return their number. What is not of our making stays."""
+        """Delete the unfinished files of an ended process; return their number."""
         if folder == self._unfinished:
             return 0
-        # A process that ends removes its empty folder at any time.
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            lock = _locked(folder)
-            if lock >= 0:
-                try:
-                    return _emptied(folder)
-                finally:
-                    os.close(lock)
-        return 0
+        lock = _locked(folder)
+        if lock < 0:
+            return 0
+        files = list(folder.iterdir())
+        for file in files:
+            file.unlink()
+        folder.rmdir()
+        os.close(lock)
+        return len(files)
 
     async def close(self) -> None:
         """Finish the accepted operations and release the lock."""
@@ -173,20 +166,20 @@ class FileObjects:
         return _version(content)
 
     async def get(self, key: str) -> StoredDocument | None:
-        """Return a small object, whose version is a hash of its content; raises SnapshotCorrupt if it is not small."""
+        """Return a small object; its version is a hash of its content."""
         content = await self._run(partial(_read, self._directory / key))
         return None if content is None else StoredDocument(content, _version(content))
 
     async def get_range(self, key: str, first: int, end: int) -> bytes | None:
-        """Return a range of an object; raises SnapshotCorrupt if it has more than ``RANGE_BYTES_MAX``."""
-        return await self._run(partial(_read_range, self._directory / key, first, end, most=RANGE_BYTES_MAX))
+        """Return a range of an object."""
+        return await self._run(partial(_read_range, self._directory / key, first, end))
 
     async def delete(self, key: str) -> None:
         """Delete an object if it exists. After a power failure it may be there again, as after a lost delete."""
         await self._run(partial((self._directory / key).unlink, missing_ok=True))
 
     async def listing(self, prefix: str) -> list[ListedObject]:
-        """Return the objects below a folder; raises StorageUnavailable if they are more than ``LISTED_MAX``."""
+        """Return the objects below a folder."""
         return await self._run(partial(self._list, prefix.rstrip("/")))
 
     def _list(self, folder: str) -> list[ListedObject]:
@@ -196,7 +189,6 @@ class FileObjects:
                 path = Path(directory, name)
                 with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                     found.append(ListedObject(str(path.relative_to(self._directory)), path.stat().st_size))
-            require_listable(str(self._directory / folder), len(found), LISTED_MAX)
         return found
 
     async def space(self) -> StorageSpace:
@@ -313,30 +305,20 @@ def _locked(folder: Path) -> int:
     return descriptor
 
 
-def _emptied(folder: Path) -> int:
-    """Delete the files of a folder, and the folder if it had nothing else; return their number."""
-    with os.scandir(folder) as found:
-        entries = list(found)
-    files = [entry.path for entry in entries if not entry.is_dir(follow_symlinks=False)]
-    for file in files:
-        os.unlink(file)
-    if len(files) == len(entries):
-        folder.rmdir()
-    return len(files)
-
-
 def _read(path: Path) -> bytes | None:
-    return _read_range(path, 0, 2**63, most=SMALL_BYTES_MAX)
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
-def _read_range(path: Path, first: int, end: int, *, most: int) -> bytes | None:
+def _read_range(path: Path, first: int, end: int) -> bytes | None:
     try:
         with path.open("rb", buffering=0) as file:
-            # Once: an object never changes, and what a stranger appends is not read.
-            end = min(end, os.fstat(file.fileno()).st_size)
-            require_size(str(path), end - first, most)
             file.seek(first)
-            return b"".join(iter(lambda: file.read(max(0, end - file.tell())), b""))
+            return b"".join(
+                iter(lambda: file.read(max(0, min(end, os.fstat(file.fileno()).st_size) - file.tell())), b"")
+            )
     except FileNotFoundError:
         return None
 

@@ -6,31 +6,9 @@ and never changed; the others are small and are replaced by compare-and-swap.
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
-from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.storage.shared.document_store import StoredDocument
-
-SMALL_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Size of an object that is read as a whole; documents have 256 KiB and what a few trackers need beyond that."""
-RANGE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Size of what one read of a range returns."""
-LISTED_MAX: Final = 2_000_000
-"""Objects of one listing."""
-
-
-def require_size(name: str, size_bytes: int, most: int) -> None:
-    """Raise SnapshotCorrupt for an object or a range with more bytes than are read at a time."""
-    if size_bytes > most:
-        raise SnapshotCorrupt(
-            f"{name} is damaged: it has {size_bytes} bytes, {most} are the most that are read; another program wrote it"
-        )
-
-
-def require_listable(name: str, count: int, most: int) -> None:
-    """Raise StorageUnavailable for a listing with more objects than are listed."""
-    if count > most:
-        raise StorageUnavailable(f"{name} has more than {most} objects; give each storage a place of its own")
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ async def test_what_is_read_has_bounds(objects: ObstoreObjects, monkeypatch: pyt
     assert await objects.get_range("t/a", 0, 6) == b"012345"
     assert objects.counts.bytes_received == received + 6
     monkeypatch.setattr(obstore_objects, "LISTED_MAX", 1)
-    with pytest.raises(StorageUnavailable, match=r"more than 1 objects; give each storage a place"):
+    with pytest.raises(StorageUnavailable, match=r"more than 1 objects; give each storage a prefix"):
         await objects.listing("t/")
 
 
