@@ -1,9 +1,11 @@
 """Objects as files: whole or absent, on disk when the call returns, and shared by processes."""
 
 import asyncio
+import fcntl
 import multiprocessing
 import os
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -11,7 +13,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.errors import SnapshotConflict, StorageFormatUnsupported, StorageUnavailable
 from delayed_tracker.storage.objects.file_objects import FileObjects, _Draft
 from delayed_tracker.storage.objects.opening import open_file
-from delayed_tracker.storage.objects.storage import ObjectStorage
+from delayed_tracker.storage.objects.storage import FORMAT, FORMAT_KEY, ObjectStorage
 from delayed_tracker.storage.testing.contract_tools import create, entry_of, started
 
 ROUNDS = 20
@@ -58,6 +60,57 @@ async def test_what_an_ended_process_left_is_swept(tmp_path):
         assert (living / "7").exists()
         assert not ended.exists()
         await objects.close()
+
+
+@pytest.mark.parametrize("moment", ["opened", "locked"])
+async def test_a_process_that_ends_while_another_one_starts(tmp_path, monkeypatch, moment):
+    """The folder of a process that ends is removed after the start has listed it; that does not matter."""
+    async with started(lambda name: storage_in(tmp_path / name), "shared"):
+        pass
+    ended = tmp_path / "shared" / "unfinished" / uuid4().hex
+    ended.mkdir()
+    open_file, lock = os.open, fcntl.flock
+
+    def open_late(path, flags, *mode):
+        if moment == "opened" and path == ended:
+            ended.rmdir()
+        return open_file(path, flags, *mode)
+
+    def lock_late(descriptor, operation):
+        if moment == "locked" and Path(f"/proc/self/fd/{descriptor}").resolve() == ended:
+            ended.rmdir()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(os, "open", open_late)
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    async with started(lambda name: storage_in(tmp_path / name), "shared"):
+        assert not ended.exists()
+
+
+async def test_a_directory_that_another_process_makes_meanwhile(tmp_path, monkeypatch):
+    """A start takes a directory that was missing a moment before, and one that gets its format meanwhile."""
+    shared = tmp_path / "shared"
+    is_directory, entries = Path.is_dir, Path.iterdir
+
+    def is_directory_before(path):
+        answer = is_directory(path)
+        if not shared.exists():
+            shared.mkdir()
+        return answer
+
+    def entries_after(path):
+        if path == shared:
+            (shared / FORMAT_KEY).write_bytes(FORMAT)
+        return entries(path)
+
+    with monkeypatch.context() as context:
+        context.setattr(Path, "is_dir", is_directory_before)
+        async with started(lambda _: storage_in(shared), ""):
+            pass
+    (shared / FORMAT_KEY).unlink()
+    monkeypatch.setattr(Path, "iterdir", entries_after)
+    async with started(lambda _: storage_in(shared), ""):
+        assert (shared / FORMAT_KEY).exists()
 
 
 async def test_a_failed_sync_of_a_directory_ends_all(tmp_path, monkeypatch):

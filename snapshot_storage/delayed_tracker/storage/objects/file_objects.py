@@ -78,19 +78,20 @@ class FileObjects:
                 await self.close()
 
     def _start(self) -> None:
-        if not self._directory.is_dir():
-            if self._directory.exists():
-                raise InvalidInput("file URL", str(self._directory), "this is no directory; name one")
+        # Asked in this order, because another process may be making the same directory.
+        if not self._directory.exists():
             if not self._directory.parent.is_dir():
                 raise InvalidInput(
                     "file URL", str(self._directory), f"create the directory {self._directory.parent} first"
                 )
-        elif not (self._directory / _FORMAT).exists() and (
-            strange := {entry.name for entry in self._directory.iterdir()}.difference(_FOLDERS)
-        ):
-            raise StorageFormatUnsupported(
-                f"{self._directory} has {min(strange)!r}, which is none of ours; give an empty directory"
-            )
+        elif not self._directory.is_dir():
+            raise InvalidInput("file URL", str(self._directory), "this is no directory; name one")
+        else:
+            names = {entry.name for entry in self._directory.iterdir()}
+            if _FORMAT not in names and (strange := names.difference(_FOLDERS)):
+                raise StorageFormatUnsupported(
+                    f"{self._directory} has {min(strange)!r}, which is none of ours; give an empty directory"
+                )
         self._failed_sync = ""
         for folder in _FOLDERS:
             self._make_directory(self._directory / folder)
@@ -103,14 +104,21 @@ class FileObjects:
         """Delete the unfinished files of an ended process; return their number."""
         if folder == self._unfinished:
             return 0
-        lock = _locked(folder)
+        try:
+            lock = _locked(folder)
+        except FileNotFoundError:
+            return 0  # its process has just ended and removed it
         if lock < 0:
             return 0
-        files = list(folder.iterdir())
-        for file in files:
-            file.unlink()
-        folder.rmdir()
-        os.close(lock)
+        try:
+            files = list(folder.iterdir())
+            for file in files:
+                file.unlink()
+            folder.rmdir()
+        except FileNotFoundError:
+            return 0  # removed before it was locked
+        finally:
+            os.close(lock)
         return len(files)
 
     async def close(self) -> None:
