@@ -51,7 +51,7 @@ async def test_what_an_ended_process_left_is_swept(tmp_path):
     async with started(lambda name: storage_in(tmp_path / name), "shared"):
         (living,) = (tmp_path / "shared" / "unfinished").iterdir()
         (living / "7").write_bytes(b"in the making")
-        ended = living.with_name("ended")
+        ended = living.with_name(uuid4().hex)
         ended.mkdir()
         (ended / "0").write_bytes(b"cut off")
         objects = FileObjects(tmp_path / "shared")
@@ -60,6 +60,33 @@ async def test_what_an_ended_process_left_is_swept(tmp_path):
         assert (living / "7").exists()
         assert not ended.exists()
         await objects.close()
+
+
+async def test_what_others_left_beside_it_stays(tmp_path):
+    """A start neither fails for files, folders and links that no process of ours made there, nor deletes them."""
+    unfinished = tmp_path / "shared" / "unfinished"
+    async with started(lambda name: storage_in(tmp_path / name), "shared"):
+        pass
+    ended, linked = unfinished / uuid4().hex, tmp_path / "linked"
+    for folder in (unfinished / "notes", ended / "7", linked):
+        folder.mkdir(parents=True)
+    strange = [
+        unfinished / "stray",
+        unfinished / uuid4().hex,
+        unfinished / "notes" / "0",
+        ended / "7" / "0",
+        ended / "mine",
+        linked / "0",
+    ]
+    for file in (*strange, ended / "0"):
+        file.touch()
+    (unfinished / uuid4().hex).symlink_to(linked)
+    objects = FileObjects(tmp_path / "shared")
+    await objects.start()
+    await objects.close()
+    assert objects.swept_count == 1
+    assert all(file.exists() for file in strange)
+    assert not (ended / "0").exists()
 
 
 @pytest.mark.parametrize("moment", ["opened", "locked"])

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -35,6 +36,7 @@ SPACE_AGE_MAX_S: Final = 60.0
 
 _FOLDERS: Final = ("c", "f", "t", "locks", "unfinished")
 _FORMAT: Final = "format"
+_PROCESS_FOLDER: Final = re.compile("[0-9a-f]{32}")
 
 
 class FileObjects:
@@ -101,20 +103,21 @@ class FileObjects:
             self.swept_count = sum(map(self._sweep, list(self._unfinished.parent.iterdir())))
 
     def _sweep(self, folder: Path) -> int:
-        """Delete the unfinished files of an ended process; return their number."""
-        if folder == self._unfinished:
+        """Delete the unfinished files of an ended process; return their number. What others put there stays."""
+        if folder == self._unfinished or _PROCESS_FOLDER.fullmatch(folder.name) is None:
             return 0
         try:
             lock = _locked(folder)
-        except FileNotFoundError:
-            return 0  # its process has just ended and removed it
+        except (FileNotFoundError, NotADirectoryError):
+            return 0  # its process has just ended and removed it; or it is no folder, and so not ours
         if lock < 0:
             return 0
         try:
-            files = list(folder.iterdir())
+            files = [file for file in folder.iterdir() if file.name.isdecimal() and file.is_file()]
             for file in files:
                 file.unlink()
-            folder.rmdir()
+            with contextlib.suppress(OSError):  # it has something that is not ours
+                folder.rmdir()
         except FileNotFoundError:
             return 0  # removed before it was locked
         finally:
@@ -303,13 +306,16 @@ class _Draft:
 
 
 def _locked(folder: Path) -> int:
-    """Return a descriptor that holds the lock of a folder; -1 if another process holds it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Return a descriptor that holds the lock of a folder, not of a link to one; -1 if another process holds it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return -1
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
