@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import multiprocessing
 import os
+import tracemalloc
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,10 +12,13 @@ import pytest
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.errors import SnapshotConflict, StorageFormatUnsupported, StorageUnavailable
+from delayed_tracker.storage.objects import file_objects
 from delayed_tracker.storage.objects.file_objects import FileObjects, _Draft
 from delayed_tracker.storage.objects.opening import open_file
 from delayed_tracker.storage.objects.storage import FORMAT, FORMAT_KEY, ObjectStorage
+from delayed_tracker.storage.shared.document_store import Stale
 from delayed_tracker.storage.testing.contract_tools import create, entry_of, started
+from tests.snapshot_storage.shared.object_bounds import check_bounds
 
 ROUNDS = 20
 
@@ -138,6 +142,29 @@ async def test_a_directory_that_another_process_makes_meanwhile(tmp_path, monkey
     monkeypatch.setattr(Path, "iterdir", entries_after)
     async with started(lambda _: storage_in(shared), ""):
         assert (shared / FORMAT_KEY).exists()
+
+
+async def test_what_is_read_has_bounds(tmp_path, monkeypatch):
+    """Files and ranges above their bounds are refused before they are read, as in every store of objects."""
+    objects = FileObjects(tmp_path / "bounds")
+    await objects.start()
+    await check_bounds(objects, file_objects, monkeypatch)
+    await objects.close()
+
+
+async def test_a_write_beside_a_huge_file_needs_little_memory(tmp_path):
+    """A compare and swap compares a file of any size by pieces."""
+    objects = FileObjects(tmp_path / "huge")
+    await objects.start()
+    await objects.put_if("c/document", b"first", None)
+    os.truncate(tmp_path / "huge" / "c" / "document", 2**26)
+    tracemalloc.start()
+    with pytest.raises(Stale):
+        await objects.put_if("c/document", b"second", None)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    await objects.close()
+    assert peak_bytes < 2**22
 
 
 async def test_a_failed_sync_of_a_directory_ends_all(tmp_path, monkeypatch):
