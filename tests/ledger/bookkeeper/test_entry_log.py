@@ -239,6 +239,14 @@ def test_a_cut_is_told_behind_any_number_of_damaged_records():
     assert "cut short" in scan_log(log, "0.log").damage[-1].reason
 
 
+@pytest.mark.timeout(30)
+def test_each_search_for_a_record_looks_at_what_is_near():
+    """Many damaged records between others cost little each, whatever the zeros at the end; a look at all took minutes."""
+    bad = struct.pack(">i", 0x41414141) + b"\xff" * 40
+    log = entry_log([bad, *ledger_records(3, [b"x", b"y"])] * 10_000 + [bytes(1 << 24)])
+    assert len(scan_log(log, "0.log")) == 20_000
+
+
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(-5, 0), (7, -1), (7, -0x1000)])
 def test_records_of_impossible_positions_are_damage(ledger_id, entry_id):
     """A special entry of the journal is damage in a log, and the records behind it are read."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER
 from delayed_tracker.core.values.columns import Int64Array
-from delayed_tracker.ledger.bookkeeper.next_record import find_record
+from delayed_tracker.ledger.bookkeeper.next_record import RecordFinder
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 from delayed_tracker.ledger.kernels import LEDGER_ID_LIKELY_MAX, walk_log
 
@@ -162,6 +162,7 @@ def log_pieces(
         _RECORD_START.unpack_from(log, HEADER_BYTES) == _DIRECT_FILLER
     )
     octets = np.frombuffer(log, np.uint8)
+    finder = RecordFinder(log)
     damage = _DamageList()
     truncated_at = None
     position = start
@@ -195,7 +196,7 @@ def log_pieces(
                 continue
         next_position = position + RECORD_SIZE_BYTES + size
         if size < _BODY_BYTES_MIN or next_position > end:
-            found = find_record(log, position + 1)
+            found = finder.find(position + 1)
             if found is None and next_position > end:
                 truncated_at = position
                 break
