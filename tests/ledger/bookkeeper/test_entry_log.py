@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from delayed_tracker.bookkeeper.wire.digest import encode_body
-from delayed_tracker.ledger.bookkeeper.entry_log import DAMAGE_MAX, LogDamage, LogRecords, scan_log
+from delayed_tracker.ledger.bookkeeper.entry_log import DAMAGE_MAX, LogDamage, LogRecords, log_pieces, scan_log
 from delayed_tracker.ledger.bookkeeper.entry_logs import RecordColumns
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 from tests.ledger.harness.log_files import (
@@ -237,6 +237,20 @@ def test_a_cut_is_told_behind_any_number_of_damaged_records():
     """That a finished log is cut short is not among the damage that is only counted."""
     log = header(map_offset=1, ledger_count=1) + record(struct.pack(">qq", 7, 5)) * (DAMAGE_MAX + 2) + RECORDS[0][:-1]
     assert "cut short" in scan_log(log, "0.log").damage[-1].reason
+
+
+@pytest.mark.parametrize("between", [bytes(5), record(struct.pack(">qq", 7, 5)), b"\xf0" * 3])
+def test_records_with_something_between_them_share_pieces(between):
+    """Padding and damage between records make no more pieces; those have at most 32,768 records and 4 MB."""
+    log = entry_log([*RECORDS[:2], between] * 20_000)
+    *pieces, last = log_pieces(log, "0.log")
+    assert [len(piece) for piece in pieces] == [32_768, 40_000 - 32_768]
+    assert (len(last), len(last.damage)) == (0, DAMAGE_MAX + 1 if b"\x07" in between else 0)
+
+    large = ledger_records(7, [bytes(1_500_000)])
+    pieces = list(log_pieces(entry_log([*large, between] * 5), "0.log"))
+    assert [len(piece) for piece in pieces] == [2, 2, 1, 0]
+    assert all(piece.end - piece.offset[0] <= 4 << 20 for piece in pieces[:-1])
 
 
 @pytest.mark.timeout(30)

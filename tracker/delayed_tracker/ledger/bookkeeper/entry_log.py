@@ -156,6 +156,25 @@ def log_pieces(
     Raises:
         LedgerFileInvalid: not an entry log, or of a newer version.
     """
+    # Padding and damage end a run of records. Short runs are joined, because each piece costs its readers memory.
+    joined: list[Int64Array] = []
+    count, first = 0, start
+    for run in _runs(log, name, start, stop):
+        is_last = not len(run)
+        if joined and (is_last or count + len(run) > _PIECE_RECORDS_MAX or run.end - first > _PIECE_BYTES):
+            yield RecordPiece(joined[0] if len(joined) == 1 else np.concatenate(joined, axis=1))
+            joined, count = [], 0
+        if is_last:
+            yield run
+            continue
+        if not joined:
+            first = int(run.offset[0])
+        joined.append(run.table)
+        count += len(run)
+
+
+def _runs(log: bytes | mmap.mmap, name: str, start: int, stop: int | None) -> Iterator[RecordPiece]:
+    """Find all entries as :func:`log_pieces`, in a piece for each run of records; only the last piece has none."""
     finished = _check_header(log, name) and stop is None
     end = len(log) if stop is None else stop
     direct = len(log) >= HEADER_BYTES + _RECORD_START.size and (
