@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from delayed_tracker.bookkeeper.wire.digest import encode_body
-from delayed_tracker.ledger.bookkeeper.entry_log import LogRecords, scan_log
+from delayed_tracker.ledger.bookkeeper.entry_log import DAMAGE_MAX, LogDamage, LogRecords, log_pieces, scan_log
 from delayed_tracker.ledger.bookkeeper.entry_logs import RecordColumns
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 from tests.ledger.harness.log_files import (
@@ -215,6 +215,50 @@ def test_damage_all_over_costs_one_look_at_each_byte():
     """A log that is damaged everywhere is scanned once; scanning the rest again from each byte would take days."""
     log = header() + b"\0\0\1\1\0\0\0\0\0\0\0\7" * 1_000_000
     assert scan_log(log, "0.log").damage
+
+
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_damage_above_its_bound_is_counted(more):
+    """A log lists its first 1,000 damaged places, and says of the others how many they are and where the last is."""
+    bad = record(struct.pack(">qq", 7, 5))
+    log = entry_log([bad * (DAMAGE_MAX + more), RECORDS[0]])
+    records = scan_log(log, "0.log")
+
+    assert len(records) == 1
+    first_more = 1024 + DAMAGE_MAX * len(bad)
+    listed = [place.offset for place in records.damage[:DAMAGE_MAX]]
+    assert listed == list(range(1024, first_more, len(bad)))
+    last = first_more + (more - 1) * len(bad)
+    reason = f"{more} more places are damaged, the last at byte {last}: a record of 16 bytes for 7:5 is no entry"
+    assert records.damage[DAMAGE_MAX:] == ((LogDamage(first_more, None, None, reason, more),) if more else ())
+
+
+def test_a_cut_is_told_behind_any_number_of_damaged_records():
+    """That a finished log is cut short is not among the damage that is only counted."""
+    log = header(map_offset=1, ledger_count=1) + record(struct.pack(">qq", 7, 5)) * (DAMAGE_MAX + 2) + RECORDS[0][:-1]
+    assert "cut short" in scan_log(log, "0.log").damage[-1].reason
+
+
+@pytest.mark.parametrize("between", [bytes(5), record(struct.pack(">qq", 7, 5)), b"\xf0" * 3])
+def test_records_with_something_between_them_share_pieces(between):
+    """Padding and damage between records make no more pieces; those have at most 32,768 records and 4 MB."""
+    log = entry_log([*RECORDS[:2], between] * 20_000)
+    *pieces, last = log_pieces(log, "0.log")
+    assert [len(piece) for piece in pieces] == [32_768, 40_000 - 32_768]
+    assert (len(last), len(last.damage)) == (0, DAMAGE_MAX + 1 if b"\x07" in between else 0)
+
+    large = ledger_records(7, [bytes(1_500_000)])
+    pieces = list(log_pieces(entry_log([*large, between] * 5), "0.log"))
+    assert [len(piece) for piece in pieces] == [2, 2, 1, 0]
+    assert all(piece.end - piece.offset[0] <= 4 << 20 for piece in pieces[:-1])
+
+
+@pytest.mark.timeout(30)
+def test_each_search_for_a_record_looks_at_what_is_near():
+    """Many damaged records between others cost little each, whatever the zeros at the end; a look at all took minutes."""
+    bad = struct.pack(">i", 0x41414141) + b"\xff" * 40
+    log = entry_log([bad, *ledger_records(3, [b"x", b"y"])] * 10_000 + [bytes(1 << 24)])
+    assert len(scan_log(log, "0.log")) == 20_000
 
 
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(-5, 0), (7, -1), (7, -0x1000)])

@@ -1,16 +1,18 @@
 """Tests of reading ledgers from several entry logs."""
 
 import gzip
+import struct
 
 import numpy as np
 import pytest
 
 from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.ledger.bookkeeper.entry_log import DAMAGE_MAX
 from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 from delayed_tracker.ledger.metadata.digest import LedgerDigest
-from tests.ledger.harness.log_files import entry_log, flipped, header, ledger_records
+from tests.ledger.harness.log_files import entry_log, flipped, header, ledger_records, record
 
 CRC32C = LedgerDigest((DigestType.CRC32C,))
 PAYLOADS = [b"zero", b"one", b"two", b"three"]
@@ -85,6 +87,16 @@ def test_damaged_and_missing_entries_are_named(directory):
     assert str(missing) == "entry 7:1: no log has it"
     assert str(rest) == "entries 7:3 to 6: no log has it"
     assert rest.entry_count == 4
+
+
+def test_reports_count_damaged_places_that_are_not_listed(directory):
+    """A log of many damaged places has a short report, which has the number of all."""
+    bad = record(struct.pack(">qq", 7, 0))
+    with write(directory, _0=[bad] * (DAMAGE_MAX + 500)) as logs:
+        assert len(logs.damage) == DAMAGE_MAX + 1
+        assert str(logs.damage[-1]).startswith("500 records in ")
+        (missing,) = logs.read(7, 0, 0, CRC32C).bad_entries
+    assert f"0.log is damaged at byte 1024 and {DAMAGE_MAX + 499} places more" in missing.reason
 
 
 def test_entries_beyond_the_range_asked_for_are_left_alone(directory):

@@ -1,18 +1,24 @@
 """Objects as files: whole or absent, on disk when the call returns, and shared by processes."""
 
 import asyncio
+import fcntl
 import multiprocessing
 import os
+import tracemalloc
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.errors import SnapshotConflict, StorageFormatUnsupported, StorageUnavailable
+from delayed_tracker.storage.objects import file_objects
 from delayed_tracker.storage.objects.file_objects import FileObjects, _Draft
 from delayed_tracker.storage.objects.opening import open_file
-from delayed_tracker.storage.objects.storage import ObjectStorage
+from delayed_tracker.storage.objects.storage import FORMAT, FORMAT_KEY, ObjectStorage
+from delayed_tracker.storage.shared.document_store import Stale
 from delayed_tracker.storage.testing.contract_tools import create, entry_of, started
+from tests.snapshot_storage.shared.object_bounds import check_bounds
 
 ROUNDS = 20
 
@@ -49,7 +55,7 @@ async def test_what_an_ended_process_left_is_swept(tmp_path):
     async with started(lambda name: storage_in(tmp_path / name), "shared"):
         (living,) = (tmp_path / "shared" / "unfinished").iterdir()
         (living / "7").write_bytes(b"in the making")
-        ended = living.with_name("ended")
+        ended = living.with_name(uuid4().hex)
         ended.mkdir()
         (ended / "0").write_bytes(b"cut off")
         objects = FileObjects(tmp_path / "shared")
@@ -58,6 +64,107 @@ async def test_what_an_ended_process_left_is_swept(tmp_path):
         assert (living / "7").exists()
         assert not ended.exists()
         await objects.close()
+
+
+async def test_what_others_left_beside_it_stays(tmp_path):
+    """A start neither fails for files, folders and links that no process of ours made there, nor deletes them."""
+    unfinished = tmp_path / "shared" / "unfinished"
+    async with started(lambda name: storage_in(tmp_path / name), "shared"):
+        pass
+    ended, linked = unfinished / uuid4().hex, tmp_path / "linked"
+    for folder in (unfinished / "notes", ended / "7", linked):
+        folder.mkdir(parents=True)
+    strange = [
+        unfinished / "stray",
+        unfinished / uuid4().hex,
+        unfinished / "notes" / "0",
+        ended / "7" / "0",
+        ended / "mine",
+        linked / "0",
+    ]
+    for file in (*strange, ended / "0"):
+        file.touch()
+    (unfinished / uuid4().hex).symlink_to(linked)
+    objects = FileObjects(tmp_path / "shared")
+    await objects.start()
+    await objects.close()
+    assert objects.swept_count == 1
+    assert all(file.exists() for file in strange)
+    assert not (ended / "0").exists()
+
+
+@pytest.mark.parametrize("moment", ["opened", "locked"])
+async def test_a_process_that_ends_while_another_one_starts(tmp_path, monkeypatch, moment):
+    """The folder of a process that ends is removed after the start has listed it; that does not matter."""
+    async with started(lambda name: storage_in(tmp_path / name), "shared"):
+        pass
+    ended = tmp_path / "shared" / "unfinished" / uuid4().hex
+    ended.mkdir()
+    open_file, lock = os.open, fcntl.flock
+
+    def open_late(path, flags, *mode):
+        if moment == "opened" and path == ended:
+            ended.rmdir()
+        return open_file(path, flags, *mode)
+
+    def lock_late(descriptor, operation):
+        if moment == "locked" and Path(f"/proc/self/fd/{descriptor}").resolve() == ended:
+            ended.rmdir()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(os, "open", open_late)
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    async with started(lambda name: storage_in(tmp_path / name), "shared"):
+        assert not ended.exists()
+
+
+async def test_a_directory_that_another_process_makes_meanwhile(tmp_path, monkeypatch):
+    """A start takes a directory that was missing a moment before, and one that gets its format meanwhile."""
+    shared = tmp_path / "shared"
+    is_directory, entries = Path.is_dir, Path.iterdir
+
+    def is_directory_before(path):
+        answer = is_directory(path)
+        if not shared.exists():
+            shared.mkdir()
+        return answer
+
+    def entries_after(path):
+        if path == shared:
+            (shared / FORMAT_KEY).write_bytes(FORMAT)
+        return entries(path)
+
+    with monkeypatch.context() as context:
+        context.setattr(Path, "is_dir", is_directory_before)
+        async with started(lambda _: storage_in(shared), ""):
+            pass
+    (shared / FORMAT_KEY).unlink()
+    monkeypatch.setattr(Path, "iterdir", entries_after)
+    async with started(lambda _: storage_in(shared), ""):
+        assert (shared / FORMAT_KEY).exists()
+
+
+async def test_what_is_read_has_bounds(tmp_path, monkeypatch):
+    """Files and ranges above their bounds are refused before they are read, as in every store of objects."""
+    objects = FileObjects(tmp_path / "bounds")
+    await objects.start()
+    await check_bounds(objects, file_objects, monkeypatch)
+    await objects.close()
+
+
+async def test_a_write_beside_a_huge_file_needs_little_memory(tmp_path):
+    """A compare and swap compares a file of any size by pieces."""
+    objects = FileObjects(tmp_path / "huge")
+    await objects.start()
+    await objects.put_if("c/document", b"first", None)
+    os.truncate(tmp_path / "huge" / "c" / "document", 2**26)
+    tracemalloc.start()
+    with pytest.raises(Stale):
+        await objects.put_if("c/document", b"second", None)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    await objects.close()
+    assert peak_bytes < 2**22
 
 
 async def test_a_failed_sync_of_a_directory_ends_all(tmp_path, monkeypatch):

@@ -36,13 +36,13 @@ class BadEntry:
     """Offset of the record in the uncompressed file."""
     reason: str
     entry_count: int = 1
-    """Number of consecutive entries with this reason; ``entry_id`` is the first of them."""
+    """Number of consecutive entries with this reason; ``entry_id`` is the first of them, or None for records of a file."""
     remedy: str | None = field(default=None, compare=False)
     """Place of a good copy, if the source can name one; None if the reason contains the remedy or there is none."""
 
     def __str__(self) -> str:
         if self.ledger_id is None:
-            what = "a record"
+            what = "a record" if self.entry_count <= 1 else f"{self.entry_count} records"
         elif self.entry_id is None:
             what = f"ledger {self.ledger_id}"
         elif self.entry_count > 1:

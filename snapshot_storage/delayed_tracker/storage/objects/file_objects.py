@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,7 +25,13 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.files.lock_file import waiting_lock
 from delayed_tracker.storage.capabilities import StorageSpace
 from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageUnavailable
-from delayed_tracker.storage.objects.object_store import ListedObject
+from delayed_tracker.storage.objects.object_store import (
+    RANGE_BYTES_MAX,
+    SMALL_BYTES_MAX,
+    ListedObject,
+    require_listable,
+    require_readable,
+)
 from delayed_tracker.storage.shared.document_store import Stale, StoredDocument
 from delayed_tracker.storage.worker_threads import WorkerThreads
 
@@ -35,6 +42,8 @@ SPACE_AGE_MAX_S: Final = 60.0
 
 _FOLDERS: Final = ("c", "f", "t", "locks", "unfinished")
 _FORMAT: Final = "format"
+_EVERYTHING: Final = 2**62
+_PROCESS_FOLDER: Final = re.compile("[0-9a-f]{32}")
 
 
 class FileObjects:
@@ -78,19 +87,20 @@ class FileObjects:
                 await self.close()
 
     def _start(self) -> None:
-        if not self._directory.is_dir():
-            if self._directory.exists():
-                raise InvalidInput("file URL", str(self._directory), "this is no directory; name one")
+        # Asked in this order, because another process may be making the same directory.
+        if not self._directory.exists():
             if not self._directory.parent.is_dir():
                 raise InvalidInput(
                     "file URL", str(self._directory), f"create the directory {self._directory.parent} first"
                 )
-        elif not (self._directory / _FORMAT).exists() and (
-            strange := {entry.name for entry in self._directory.iterdir()}.difference(_FOLDERS)
-        ):
-            raise StorageFormatUnsupported(
-                f"{self._directory} has {min(strange)!r}, which is none of ours; give an empty directory"
-            )
+        elif not self._directory.is_dir():
+            raise InvalidInput("file URL", str(self._directory), "this is no directory; name one")
+        else:
+            names = {entry.name for entry in self._directory.iterdir()}
+            if _FORMAT not in names and (strange := names.difference(_FOLDERS)):
+                raise StorageFormatUnsupported(
+                    f"{self._directory} has {min(strange)!r}, which is none of ours; give an empty directory"
+                )
         self._failed_sync = ""
         for folder in _FOLDERS:
             self._make_directory(self._directory / folder)
@@ -100,17 +110,25 @@ class FileObjects:
             self.swept_count = sum(map(self._sweep, list(self._unfinished.parent.iterdir())))
 
     def _sweep(self, folder: Path) -> int:
-        """Delete the unfinished files of an ended process; return their number."""
-        if folder == self._unfinished:
+        """Delete the unfinished files of an ended process; return their number. What others put there stays."""
+        if folder == self._unfinished or _PROCESS_FOLDER.fullmatch(folder.name) is None:
             return 0
-        lock = _locked(folder)
+        try:
+            lock = _locked(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return 0  # its process has just ended and removed it; or it is no folder, and so not ours
         if lock < 0:
             return 0
-        files = list(folder.iterdir())
-        for file in files:
-            file.unlink()
-        folder.rmdir()
-        os.close(lock)
+        try:
+            files = [file for file in folder.iterdir() if file.name.isdecimal() and file.is_file()]
+            for file in files:
+                file.unlink()
+            with contextlib.suppress(OSError):  # it has something that is not ours
+                folder.rmdir()
+        except FileNotFoundError:
+            return 0  # removed before it was locked
+        finally:
+            os.close(lock)
         return len(files)
 
     async def close(self) -> None:
@@ -152,8 +170,7 @@ class FileObjects:
         path, temporary = self._directory / key, self._temporary()
         digest = hashlib.sha256(key.encode()).hexdigest()
         with waiting_lock(self._directory / "locks" / digest[:2]):
-            present = _read(path)
-            if (None if present is None else _version(present)) != expected:
+            if _version_of(path) != expected:
                 raise Stale(f"{path} has another version than expected; read it again")
             try:
                 with temporary.open("xb") as file:
@@ -166,13 +183,13 @@ class FileObjects:
         return _version(content)
 
     async def get(self, key: str) -> StoredDocument | None:
-        """Return a small object; its version is a hash of its content."""
-        content = await self._run(partial(_read, self._directory / key))
+        """Return a small object; its version is a hash of its content. Raises SnapshotCorrupt if it is not small."""
+        content = await self._run(partial(_read, self._directory / key, 0, _EVERYTHING, SMALL_BYTES_MAX))
         return None if content is None else StoredDocument(content, _version(content))
 
     async def get_range(self, key: str, first: int, end: int) -> bytes | None:
-        """Return a range of an object."""
-        return await self._run(partial(_read_range, self._directory / key, first, end))
+        """Return a range of an object; raises SnapshotCorrupt if it has more than ``RANGE_BYTES_MAX``."""
+        return await self._run(partial(_read, self._directory / key, first, end, RANGE_BYTES_MAX))
 
     async def delete(self, key: str) -> None:
         """Delete an object if it exists. After a power failure it may be there again, as after a lost delete."""
@@ -180,16 +197,21 @@ class FileObjects:
 
     async def listing(self, prefix: str) -> list[ListedObject]:
         """Return the objects below a folder."""
-        return await self._run(partial(self._list, prefix.rstrip("/")))
+        return await self._run(partial(self._list, prefix))
 
-    def _list(self, folder: str) -> list[ListedObject]:
+    def _list(self, prefix: str) -> list[ListedObject]:
         found = []
+        for listed in self._files(prefix):
+            found.append(listed)
+            require_listable(str(self._directory / prefix), len(found))
+        return found
+
+    def _files(self, folder: str) -> Iterator[ListedObject]:
         for directory, _, names in os.walk(self._directory / folder):
             for name in names:
                 path = Path(directory, name)
                 with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    found.append(ListedObject(str(path.relative_to(self._directory)), path.stat().st_size))
-        return found
+                    yield ListedObject(str(path.relative_to(self._directory)), path.stat().st_size)
 
     async def space(self) -> StorageSpace:
         """Return the bytes of all files and those that are free.
@@ -201,7 +223,7 @@ class FileObjects:
     def _space(self) -> StorageSpace:
         now_s = self._clock()
         if now_s >= self._count_again_s:
-            self._used_bytes = sum(listed.size_bytes for listed in self._list(""))
+            self._used_bytes = sum(listed.size_bytes for listed in self._files(""))
             self._count_again_s = now_s + SPACE_AGE_MAX_S
         system = os.statvfs(self._directory)
         return StorageSpace(self._used_bytes, system.f_bavail * system.f_frsize)
@@ -295,30 +317,36 @@ class _Draft:
 
 
 def _locked(folder: Path) -> int:
-    """Return a descriptor that holds the lock of a folder; -1 if another process holds it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Return a descriptor that holds the lock of a folder, not of a link to one; -1 if another process holds it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return -1
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: Path, first: int, end: int, most: int) -> bytes | None:
+    """Return a range of a file; None if there is no file. Raises SnapshotCorrupt if it has more than ``most`` bytes."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            size_bytes = max(0, min(end, os.fstat(file.fileno()).st_size) - first)
+            require_readable(str(path), size_bytes, most)
+            file.seek(first)
+            return file.read(size_bytes)
     except FileNotFoundError:
         return None
 
 
-def _read_range(path: Path, first: int, end: int) -> bytes | None:
+def _version_of(path: Path) -> str | None:
+    """Return the version of a file, which may have any size; None if there is no file."""
     try:
-        with path.open("rb", buffering=0) as file:
-            file.seek(first)
-            return b"".join(
-                iter(lambda: file.read(max(0, min(end, os.fstat(file.fileno()).st_size) - file.tell())), b"")
-            )
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
         return None
 

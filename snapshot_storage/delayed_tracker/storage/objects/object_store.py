@@ -6,9 +6,17 @@ and never changed; the others are small and are replaced by compare-and-swap.
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
+from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
 from delayed_tracker.storage.shared.document_store import StoredDocument
+
+SMALL_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Size of an object that is read as a whole; documents have 256 KiB and what a few trackers need beyond that."""
+RANGE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Size of what one read of a range returns."""
+LISTED_MAX: Final = 2_000_000
+"""Objects of one listing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +59,19 @@ class Objects(Protocol):
         ...
 
     async def get(self, key: str) -> StoredDocument | None:
-        """Return a small object with its version; None if there is none."""
+        """Return a small object with its version; None if there is none.
+
+        Raises:
+            SnapshotCorrupt: it has more than ``SMALL_BYTES_MAX``.
+        """
         ...
 
     async def get_range(self, key: str, first: int, end: int) -> bytes | None:
-        """Return the bytes from ``first`` to before ``end``, fewer if the object ends before; None if there is none."""
+        """Return the bytes from ``first`` to before ``end``, fewer if the object ends before; None if there is none.
+
+        Raises:
+            SnapshotCorrupt: they are more than ``RANGE_BYTES_MAX``.
+        """
         ...
 
     async def delete(self, key: str) -> None:
@@ -63,5 +79,31 @@ class Objects(Protocol):
         ...
 
     async def listing(self, prefix: str) -> list[ListedObject]:
-        """Return the objects whose keys begin with ``prefix``, which ends with a slash, in any order."""
+        """Return the objects whose keys begin with ``prefix``, which ends with a slash, in any order.
+
+        Raises:
+            StorageUnavailable: they are more than ``LISTED_MAX``.
+        """
         ...
+
+
+def require_readable(place: str, size_bytes: int, most: int) -> None:
+    """Verify the size of what is about to be read.
+
+    Raises:
+        SnapshotCorrupt: it has more bytes than anything that this program writes.
+    """
+    if size_bytes > most:
+        raise SnapshotCorrupt(
+            f"{place} is damaged: it has {size_bytes} bytes, {most} are the most that are read; another program wrote it"
+        )
+
+
+def require_listable(place: str, count: int) -> None:
+    """Verify how many objects a listing has so far.
+
+    Raises:
+        StorageUnavailable: they are more than ``LISTED_MAX``.
+    """
+    if count > LISTED_MAX:
+        raise StorageUnavailable(f"{place} has more than {LISTED_MAX} objects; give each storage a prefix of its own")

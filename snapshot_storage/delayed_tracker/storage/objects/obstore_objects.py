@@ -22,8 +22,14 @@ from obstore.store import ObjectStore
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.capabilities import RequestCounts
-from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
-from delayed_tracker.storage.objects.object_store import ListedObject
+from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.objects.object_store import (
+    RANGE_BYTES_MAX,
+    SMALL_BYTES_MAX,
+    ListedObject,
+    require_listable,
+    require_readable,
+)
 from delayed_tracker.storage.objects.probe import require_conditional_puts
 from delayed_tracker.storage.shared.document_store import Stale, StoredDocument
 
@@ -37,12 +43,6 @@ PART_BYTES: Final = 8 * 1024 * 1024
 PARTS_AT_ONCE: Final = 4
 """Parts of one object that are on their way at the same time."""
 PART_RETRIES: Final = 3
-SMALL_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Size of an object that is read as a whole; documents have 256 KiB and what a few trackers need beyond that."""
-RANGE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Size of what one read of a range returns."""
-LISTED_MAX: Final = 2_000_000
-"""Objects of one listing."""
 _LISTED_AT_ONCE: Final = 1_000
 _SHOWN_CHARACTERS_MAX: Final = 300
 
@@ -215,11 +215,7 @@ class ObstoreObjects:
         return b""
 
     async def _content(self, answer: "GetResult", key: str, size_bytes: int, most: int) -> bytes:
-        if size_bytes > most:
-            raise SnapshotCorrupt(
-                f"{self._name}/{key} is damaged: it has {size_bytes} bytes, {most} are the most that are read; another "
-                "program wrote it"
-            )
+        require_readable(f"{self._name}/{key}", size_bytes, most)
         content = bytes(await answer.bytes_async())
         self.counts.bytes_received += len(content)
         return content
@@ -245,10 +241,7 @@ class ObstoreObjects:
                     self.counts.add("list")
                     self.counts.add_outcome("list", "ok")
                 found += (ListedObject(meta["path"], meta["size"]) for meta in batch)
-                if len(found) > LISTED_MAX:
-                    raise StorageUnavailable(
-                        f"{self._name}/{prefix} has more than {LISTED_MAX} objects; give each storage a prefix of its own"
-                    )
+                require_listable(f"{self._name}/{prefix}", len(found))
             return found
 
         return await self._request("list", prefix, read)

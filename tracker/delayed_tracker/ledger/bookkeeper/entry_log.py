@@ -19,13 +19,15 @@ import numpy as np
 
 from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER
 from delayed_tracker.core.values.columns import Int64Array
-from delayed_tracker.ledger.bookkeeper.next_record import find_record
+from delayed_tracker.ledger.bookkeeper.next_record import RecordFinder
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 from delayed_tracker.ledger.kernels import LEDGER_ID_LIKELY_MAX, walk_log
 
 HEADER_BYTES: Final = 1024
 RECORD_SIZE_BYTES: Final = 4
 """Bytes of the size field in front of each body."""
+DAMAGE_MAX: Final = 1_000
+"""Damaged places that are listed of one log. Those behind them are one more, which counts them."""
 
 _MAGIC: Final = b"BKLO"
 _VERSION_MAX: Final = 1
@@ -49,6 +51,8 @@ class LogDamage:
     ledger_id: int | None
     entry_id: int | None
     reason: str
+    count: int = 1
+    """Number of damaged places from ``offset`` on, if they are not listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class LogRecords:
     and length (the payload bytes of the ledger up to and including this entry). The tables are not joined, because a
     caller that reads several logs joins the tables of all of them."""
     damage: tuple[LogDamage, ...]
+    """The first ``DAMAGE_MAX`` places; those behind them are one more, and a finished log that is cut short another."""
     truncated_at: int | None
     """Offset at which the last record or the header is cut short, as after a crash; None if the log ends with a record.
     A record that reaches beyond the end while other records follow its start is damage instead."""
@@ -75,7 +80,7 @@ class RecordPiece:
     table: Int64Array
     """Rows and columns as in :class:`LogRecords`."""
     damage: tuple[LogDamage, ...] = ()
-    """Damage of the whole log; only the last piece has it."""
+    """Damage of the whole log as in :class:`LogRecords`; only the last piece has it."""
     truncated_at: int | None = None
     """Offset as in :class:`LogRecords`; only the last piece has it."""
 
@@ -146,17 +151,38 @@ def log_pieces(
         name: name of the log in errors.
         start: offset at which a record begins, taken from a piece that was read before.
         stop: offset at which a record ends, taken from such a piece; None for the end of the log.
-    Returns: pieces in file order. The last one may have no records and carries the damage of the whole log.
+    Returns: pieces in file order. The last one has no records and carries the damage of the whole log, of which
+        ``DAMAGE_MAX`` places are listed.
     Raises:
         LedgerFileInvalid: not an entry log, or of a newer version.
     """
+    # Padding and damage end a run of records. Short runs are joined, because each piece costs its readers memory.
+    joined: list[Int64Array] = []
+    count, first = 0, start
+    for run in _runs(log, name, start, stop):
+        is_last = not len(run)
+        if joined and (is_last or count + len(run) > _PIECE_RECORDS_MAX or run.end - first > _PIECE_BYTES):
+            yield RecordPiece(joined[0] if len(joined) == 1 else np.concatenate(joined, axis=1))
+            joined, count = [], 0
+        if is_last:
+            yield run
+            continue
+        if not joined:
+            first = int(run.offset[0])
+        joined.append(run.table)
+        count += len(run)
+
+
+def _runs(log: bytes | mmap.mmap, name: str, start: int, stop: int | None) -> Iterator[RecordPiece]:
+    """Find all entries as :func:`log_pieces`, in a piece for each run of records; only the last piece has none."""
     finished = _check_header(log, name) and stop is None
     end = len(log) if stop is None else stop
     direct = len(log) >= HEADER_BYTES + _RECORD_START.size and (
         _RECORD_START.unpack_from(log, HEADER_BYTES) == _DIRECT_FILLER
     )
     octets = np.frombuffer(log, np.uint8)
-    damage: list[LogDamage] = []
+    finder = RecordFinder(log)
+    damage = _DamageList()
     truncated_at = None
     position = start
     while True:
@@ -189,12 +215,12 @@ def log_pieces(
                 continue
         next_position = position + RECORD_SIZE_BYTES + size
         if size < _BODY_BYTES_MIN or next_position > end:
-            found = find_record(log, position + 1)
+            found = finder.find(position + 1)
             if found is None and next_position > end:
                 truncated_at = position
                 break
             rest = "the rest is not read" if found is None else f"reading goes on at byte {found}"
-            damage.append(LogDamage(position, None, None, f"a record cannot have {size} bytes; {rest}"))
+            damage.add(LogDamage(position, None, None, f"a record cannot have {size} bytes; {rest}"))
             if found is None:
                 break
             position = found
@@ -202,7 +228,7 @@ def log_pieces(
         if ledger_id != _INTERNAL_LEDGER:
             if size < BODY_HEADER.size or ledger_id < 0 or entry_id < 0:
                 reason = f"a record of {size} bytes for {ledger_id}:{entry_id} is no entry"
-                damage.append(LogDamage(position, ledger_id, entry_id, reason))
+                damage.add(LogDamage(position, ledger_id, entry_id, reason))
             else:
                 yield RecordPiece(
                     np.array([[position], [size], [ledger_id], [entry_id], [last_add_confirmed], [length]])
@@ -211,11 +237,40 @@ def log_pieces(
 
     if end < HEADER_BYTES:
         truncated_at = end
-    elif truncated_at is None and not direct and log[position:end].strip(b"\0") and not damage:
+    elif truncated_at is None and not direct and not damage.listed and log[position:end].strip(b"\0"):
         truncated_at = position
+    listed = damage.whole()
     if finished and truncated_at is not None:
-        damage.append(LogDamage(truncated_at, None, None, f"the log was finished, yet is cut short at {end} bytes"))
-    yield RecordPiece.empty(tuple(damage), truncated_at)
+        listed += (LogDamage(truncated_at, None, None, f"the log was finished, yet is cut short at {end} bytes"),)
+    yield RecordPiece.empty(listed, truncated_at)
+
+
+class _DamageList:
+    """Damage of one log in file order, of which only the first ``DAMAGE_MAX`` places are kept."""
+
+    def __init__(self) -> None:
+        self.listed: list[LogDamage] = []
+        self._first_more: LogDamage | None = None
+        self._last: LogDamage | None = None
+        self._more_count = 0
+
+    def add(self, damage: LogDamage) -> None:
+        """Add the next place."""
+        if len(self.listed) < DAMAGE_MAX:
+            self.listed.append(damage)
+            return
+        self._first_more = self._first_more or damage
+        self._last = damage
+        self._more_count += 1
+
+    def whole(self) -> tuple[LogDamage, ...]:
+        """Return what is listed, and the other places as one more."""
+        if self._first_more is None or self._last is None:
+            return tuple(self.listed)
+        reason = (
+            f"{self._more_count} more places are damaged, the last at byte {self._last.offset}: {self._last.reason}"
+        )
+        return (*self.listed, LogDamage(self._first_more.offset, None, None, reason, self._more_count))
 
 
 def _check_header(log: bytes | mmap.mmap, name: str) -> bool:

@@ -322,10 +322,13 @@ def missing_entries(
         damage: damaged stretches of the files.
     """
     # The cause is unknown, so the reason names the damaged files, where the entries most likely were.
-    places = [f"{file} is cut short at byte {offset}" for file, offset in truncated]
-    places += [f"{place.file} is damaged at byte {place.offset}" for place in damage]
-    more = f" and {len(places) - 1} places more" if len(places) > 1 else ""
-    reason = f"no log has it; {places[0]}{more}" if places else "no log has it"
+    reason, place_count = "no log has it", len(truncated) + sum(place.entry_count for place in damage)
+    if truncated:
+        reason += "; {} is cut short at byte {}".format(*truncated[0])
+    elif damage:
+        reason += f"; {damage[0].file} is damaged at byte {damage[0].offset}"
+    if place_count > 1:
+        reason += f" and {place_count - 1} places more"
     return [
         BadEntry(ledger_id, first, None, None, reason, entry_count=count, remedy=OTHER_BOOKIES) for first, count in gaps
     ]

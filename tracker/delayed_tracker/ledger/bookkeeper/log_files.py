@@ -96,7 +96,15 @@ def bad_stretches(file: Path, size_bytes: int, wrapping: str | None, damage: Seq
     """
     bad = [] if wrapping is None else [BadEntry(None, None, str(file), size_bytes, wrapping, remedy=OTHER_BOOKIES)]
     return bad + [
-        BadEntry(place.ledger_id, place.entry_id, str(file), place.offset, place.reason, remedy=OTHER_BOOKIES)
+        BadEntry(
+            place.ledger_id,
+            place.entry_id,
+            str(file),
+            place.offset,
+            place.reason,
+            entry_count=place.count,
+            remedy=OTHER_BOOKIES,
+        )
         for place in damage
     ]
 

@@ -18,46 +18,20 @@ _MAP_BYTES_MIN: Final = 20
 _DIGEST_BYTES_MAX: Final = max(DIGEST_BYTES.values())
 _PADDING_MAX: Final = 3
 """Padding aligns a record to four bytes."""
+_PIECE_BYTES_MIN: Final = 1 << 12
 _PIECE_BYTES: Final = 1 << 20
 
 
-def find_record(log: bytes | mmap.mmap, position: int) -> int | None:
-    """Return the first offset from ``position`` on with a likely record that another record or only zeros follow.
-
-    Bytes of a payload may look like a record, so the following bytes are checked too. The caller checks the digest to
-    find out if the record is a valid entry.
+class RecordFinder:
+    """Finder of records in one log, whose first fields it reads at any byte.
 
     Args:
         log: the whole file.
-        position: any offset.
-    Returns: None if there is none.
-    Cost: O(bytes) up to the offset found.
     """
-    fields = _Fields(log)
-    octets = np.frombuffer(log, np.uint8)
-    last = len(log) - _SIZE_BYTES - _MAP_BYTES_MIN
-    for start in range(position, last + 1, _PIECE_BYTES):
-        stop = min(last + 1, start + _PIECE_BYTES)
-        # A ledger id begins with byte 0, that of the ledgers map with ff, and no size is 0. This rules out most
-        # offsets.
-        high = octets[start + _SIZE_BYTES : stop + _SIZE_BYTES]
-        has_size = octets[start:stop] != 0
-        for byte in range(1, _SIZE_BYTES):
-            has_size |= octets[start + byte : stop + byte] != 0
-        places = np.flatnonzero(has_size & ((high == 0) | (high == 0xFF))) + start
-        places = places[fields.are_records(places)]
-        if len(places):
-            places = places[fields.are_followed(places)]
-        if len(places):
-            return int(places[0])
-    return None
-
-
-class _Fields:
-    """First fields of possible records, readable at any byte of a log."""
 
     def __init__(self, log: bytes | mmap.mmap) -> None:
         self._log = log
+        self._octets = np.frombuffer(log, np.uint8)
         self._end = len(log)
         self._size = _column(log, ">i4", 0)
         self._ledger_id = _column(log, ">i8", 4)
@@ -65,7 +39,39 @@ class _Fields:
         self._last_add_confirmed = _column(log, ">i8", 20)
         self._length = _column(log, ">i8", 28)
 
-    def are_records(self, places: Int64Array) -> BoolArray:
+    def find(self, position: int) -> int | None:
+        """Return the first offset from ``position`` on with a likely record that another record or only zeros follow.
+
+        Bytes of a payload may look like a record, so the following bytes are checked too. The caller checks the digest to
+        find out if the record is a valid entry.
+
+        Args:
+            position: any offset.
+        Returns: None if there is none.
+        Cost: O(bytes) up to the offset found; the first call also crosses the zeros at the end of the log.
+        """
+        octets = self._octets
+        start, last = position, len(octets) - _SIZE_BYTES - _MAP_BYTES_MIN
+        # Most records are near, and there may be many to find.
+        piece_bytes = _PIECE_BYTES_MIN
+        while start <= last:
+            stop = min(last + 1, start + piece_bytes)
+            # A ledger id begins with byte 0, that of the ledgers map with ff, and no size is 0. This rules out most
+            # offsets.
+            high = octets[start + _SIZE_BYTES : stop + _SIZE_BYTES]
+            has_size = octets[start:stop] != 0
+            for byte in range(1, _SIZE_BYTES):
+                has_size |= octets[start + byte : stop + byte] != 0
+            places = np.flatnonzero(has_size & ((high == 0) | (high == 0xFF))) + start
+            places = places[self._are_records(places)]
+            if len(places):
+                places = places[self._are_followed(places)]
+            if len(places):
+                return int(places[0])
+            start, piece_bytes = stop, min(_PIECE_BYTES, 4 * piece_bytes)
+        return None
+
+    def _are_records(self, places: Int64Array) -> BoolArray:
         """Return True for each offset with a record that ends within the log. Each must have room for an empty map."""
         size, ledger_id = _at(self._size, places), _at(self._ledger_id, places)
         fit = (size >= _MAP_BYTES_MIN) & (places + size <= self._end - _SIZE_BYTES)
@@ -83,13 +89,13 @@ class _Fields:
             found[rows] = np.where(is_map[rows], entry_id == _LEDGERS_MAP, counted)
         return found
 
-    def are_followed(self, places: Int64Array) -> BoolArray:
+    def _are_followed(self, places: Int64Array) -> BoolArray:
         """Return True for each record that is followed by another record, or only by zeros up to the end."""
         behind = places + _SIZE_BYTES + _at(self._size, places)
         followed: BoolArray = behind >= self._zeros
         for padding in range(_PADDING_MAX + 1):
             rows = np.flatnonzero(~followed & (behind + padding <= self._end - _SIZE_BYTES - _MAP_BYTES_MIN))
-            followed[rows] = self.are_records(behind[rows] + padding)
+            followed[rows] = self._are_records(behind[rows] + padding)
         return followed
 
     @cached_property
