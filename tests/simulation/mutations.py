@@ -141,10 +141,10 @@ MUTATIONS = (
     Mutation(
         "delete a snapshot before the catalogue has dropped it",
         f"{SERVICE}/storage/runner.py",
-        "                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, mark=mark)\n",
+        "                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, void_through=effect.void_through)\n",
         "                for bucket_id in effect.bucket_ids:\n"
         "                    await self._try_to_delete(bucket_id)\n"
-        "                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, mark=mark)\n",
+        "                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, void_through=effect.void_through)\n",
     ),
     Mutation(
         "let the catalogue forget what the log does not have yet",

@@ -1,14 +1,19 @@
 """Steps of the registry tests: open a tracker, fill it, restart the registry."""
 
+import asyncio
+
 from delayed_tracker.core.values.columns import PositionColumns
 from delayed_tracker.storage.errors import StorageUnavailable
 from tests.service.harness.shell import (
     KEY,
+    Gate,
     bucketful,
+    elapse,
     indexes,
     make_registry,
     settle,
 )
+from tests.simulation.durable_world import SharedByProcesses
 
 FAR_MS = 1_000_000
 
@@ -26,6 +31,21 @@ async def restarted(registry, storage, clock, **kwargs):
     """Return a new registry on the same storage."""
     await registry.close()
     again = make_registry(storage, clock, **kwargs)
+    await again.start()
+    return again
+
+
+async def closed_in_time(registry, clock):
+    """Close a registry whose work may need time to pass."""
+    closing = asyncio.create_task(registry.close())
+    await elapse(clock, 60_000)
+    await closing
+
+
+async def after_a_kill(storage, clock, log):
+    """Return the registry of another process, which opens what the first one has left; that one writes no more."""
+    storage.before["replace"] = Gate()
+    again = make_registry(SharedByProcesses(storage.inner), clock, add_log=SharedByProcesses(log))
     await again.start()
     return again
 

@@ -9,9 +9,8 @@ from delayed_tracker.service.errors import Fenced, TrackerNotOpen
 from delayed_tracker.service.operations.clearing import clear_tracker, delete_tracker
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
-from tests.service.harness.registry_life import down, fill, open_tracker, restarted
+from tests.service.harness.registry_life import after_a_kill, closed_in_time, down, fill, open_tracker, restarted
 from tests.service.harness.shell import KEY, ControlledStorage, Gate, bucketful, elapse, failing, make_registry, settle
-from tests.simulation.durable_world import SharedByProcesses
 
 
 async def test_clear_is_durable_and_raises_the_epoch(registry, storage, clock):
@@ -165,18 +164,14 @@ async def test_an_owner_who_comes_before_a_reset_is_recorded_loses_nothing(stora
     host.add(opened.epoch, added, offered_through=Position(2, 4))
     await host.until_durable()
 
-    storage.before["replace"] = Gate()  # the process is killed: another one opens what it has left
-    again = make_registry(SharedByProcesses(storage.inner), clock, add_log=SharedByProcesses(log))
-    await again.start()
+    again = await after_a_kill(storage, clock, log)
     host, opened = await open_tracker(again)
     assert (opened.mark_delete, opened.offered_through) == (Position(1, 0), Position(2, 4))
     assert opened.recovered_count == 5
     assert host.contains(added.positions).all()
     await again.close()
     storage.open_gates()
-    closing = asyncio.create_task(registry.close())
-    await elapse(clock, 60_000)
-    await closing
+    await closed_in_time(registry, clock)
 
 
 @pytest.mark.parametrize("is_loaded", [False, True])

@@ -9,9 +9,8 @@ from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
-from tests.service.harness.registry_life import open_tracker, restarted
-from tests.service.harness.shell import KEY, Gate, bucketful, elapse, failing, indexes, make_registry, rows
-from tests.simulation.durable_world import SharedByProcesses
+from tests.service.harness.registry_life import after_a_kill, closed_in_time, open_tracker, restarted
+from tests.service.harness.shell import KEY, bucketful, elapse, failing, indexes, make_registry, rows
 
 DOWN = [StorageUnavailable("down")] * 1_000
 
@@ -27,9 +26,7 @@ async def registry(storage, clock, log):
     await made.start()
     yield made
     storage.open_gates()
-    closing = asyncio.create_task(made.close())
-    await elapse(clock, 60_000)
-    await closing
+    await closed_in_time(made, clock)
 
 
 async def sealed(host, epoch, clock, ledger):
@@ -96,9 +93,7 @@ async def test_a_checkpoint_contains_the_deletion_of_a_drained_bucket(registry, 
         assert set(rows(delivery)) == {(1, entry) for entry in range(5)}
     await host.until_durable()
     assert await host.checkpoint()
-    storage.before["replace"] = Gate()  # the process is killed: another one opens what it has left
-    again = make_registry(SharedByProcesses(storage.inner), clock, add_log=SharedByProcesses(log))
-    await again.start()
+    again = await after_a_kill(storage, clock, log)
     host, opened = await open_tracker(again)
     assert opened.recovered_count == 5
     assert not host.contains(first).any()

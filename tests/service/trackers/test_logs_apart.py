@@ -3,7 +3,6 @@
 A process that has another log than the catalogue's applies none of its own, and goes on from what the snapshots cover.
 """
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -15,7 +14,7 @@ from delayed_tracker.service.operations.clearing import clear_tracker, delete_tr
 from delayed_tracker.service.trackers.components import HostState
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from delayed_tracker.storage.protocol import NO_LOG, LogMark
-from tests.service.harness.registry_life import open_tracker
+from tests.service.harness.registry_life import closed_in_time, open_tracker
 from tests.service.harness.shell import KEY, OTHER, TINY, bucketful, elapse, indexes, make_registry
 from tests.simulation.durable_world import SharedByProcesses
 
@@ -53,9 +52,7 @@ async def instances(storage, clock):
     made = Instances(storage, clock)
     yield made
     for registry in made.registries:
-        closing = asyncio.create_task(registry.close())
-        await elapse(clock, 60_000)
-        await closing
+        await closed_in_time(registry, clock)
 
 
 async def log_of_a_disk():

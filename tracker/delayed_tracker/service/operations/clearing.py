@@ -30,7 +30,7 @@ async def clear_tracker(
 
 
 async def _clear_unloaded(registry: TrackerRegistry, key: TrackerKey, epoch: int, reset_to: Position | None) -> Cleared:
-    removal = TrackerRemoval(key, registry.access, registry.unloaded_counters, registry.begun_deletions)
+    removal = TrackerRemoval(key, registry.access, registry.unloaded_counters)
     cleared = Cleared(*await removal.clear(epoch, reset_to=reset_to))
     registry.log_emptied(key)
     return cleared
@@ -66,8 +66,7 @@ async def _delete_closed(registry: TrackerRegistry, key: TrackerKey, closing: as
 
 
 async def _delete_unloaded(registry: TrackerRegistry, key: TrackerKey, epoch: int | None) -> Deleted:
-    deleted = await TrackerRemoval(key, registry.access, registry.unloaded_counters, registry.begun_deletions).delete(
-        epoch
-    )
+    removal = TrackerRemoval(key, registry.access, registry.unloaded_counters)
+    deleted = await removal.delete(epoch, registry.begun_deletions)
     registry.log_emptied(key)
     return deleted

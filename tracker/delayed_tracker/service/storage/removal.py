@@ -27,20 +27,9 @@ class TrackerRemoval:
     The caller ensures that nothing else in this process writes to the tracker meanwhile.
     """
 
-    def __init__(
-        self, key: TrackerKey, access: StorageAccess, counters: EffectCounters, begun: dict[TrackerKey, int]
-    ) -> None:
-        """See the methods.
-
-        Args:
-            key: of the tracker.
-            access: to the storage and the add log.
-            counters: of trackers that are not loaded.
-            begun: epochs under which deletions of this process have begun that have not ended.
-        """
+    def __init__(self, key: TrackerKey, access: StorageAccess, counters: EffectCounters) -> None:
         self._key = key
         self._access = access
-        self._begun = begun
         self._stored = StoredTracker(key, access, counters)
 
     async def clear(self, epoch: int, *, reset_to: Position | None = None) -> tuple[int, int]:
@@ -64,7 +53,7 @@ class TrackerRemoval:
         )
         return epoch + 1, cleared
 
-    async def delete(self, epoch: int | None) -> Deleted:
+    async def delete(self, epoch: int | None, begun: dict[TrackerKey, int]) -> Deleted:
         """Delete everything of the tracker and its place in the catalogue.
 
         The epoch that fences late writers stays on record. A deletion that failed may be repeated; one that this process has not
@@ -72,6 +61,7 @@ class TrackerRemoval:
 
         Args:
             epoch: the last owner's epoch; None deletes the tracker at any epoch.
+            begun: epochs of the deletions of this process that have begun and not ended; this one is added meanwhile.
         Raises:
             Fenced: the catalogue has another epoch than ``epoch``.
             StorageUnavailable: some snapshots may remain; try again.
@@ -81,14 +71,14 @@ class TrackerRemoval:
         is_forgotten = False
         if epoch is None or epoch == state.epoch:
             own_epoch = state.epoch + 1
-        elif epoch == state.epoch - 1 and self._begun.get(self._key) == state.epoch:
+        elif epoch == state.epoch - 1 and begun.get(self._key) == state.epoch:
             own_epoch = state.epoch
         elif epoch == state.epoch - 1 and await self._is_forgotten():
             own_epoch, is_forgotten = state.epoch, True
         else:
             raise self._stored.fenced(epoch, state)
         if state.epoch and not is_forgotten:
-            self._begun[self._key] = own_epoch
+            begun[self._key] = own_epoch
             extent = await self._stored.take_over(own_epoch)
             if extent is not None or self._stored.void_mark(state, None) != state.log_mark:
                 # First, and in the same epoch: records that outlived the entries would be applied to nothing.
@@ -96,7 +86,7 @@ class TrackerRemoval:
             forget = partial(self._access.storage.forget, *self._key, epoch=own_epoch, writer=self._access.writer)
             await self._stored.attempt(forget)
         await self._stored.delete_snapshots(own_epoch)
-        self._begun.pop(self._key, None)
+        begun.pop(self._key, None)
         return Deleted(state.epoch > 0, position_count)
 
     async def _is_forgotten(self) -> bool:

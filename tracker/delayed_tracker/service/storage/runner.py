@@ -444,10 +444,7 @@ class EffectRunner:
         settled = False
         try:
             async with self.catalogue_lock:
-                mark = None
-                if effect.void_through is not None:
-                    mark = self.writer.void_mark(effect.void_through, self._results.stored_through())
-                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, mark=mark)
+                await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, void_through=effect.void_through)
             if effect.void_through is not None:
                 await self._results.cut_log(effect.void_through)
             # Try each bucket even if another fails, and skip those that are deleted already.

@@ -158,10 +158,18 @@ class SnapshotWriter(Publication):
         """Return the mark under which all records up to a number are void, and so is the claim that they had."""
         return LogMark(through, log=self._access.log_id, stored_through=stored_through)
 
-    async def drop(self, bucket_ids: Sequence[int], *, epoch: int, mark: LogMark | None = None) -> None:
-        """Remove buckets from the catalogue; with none, record the epoch alone. The caller holds ``catalogue_lock``."""
-        if mark is not None and mark.number < self._marked_through:
-            mark = None  # the deletion is late: a checkpoint has recorded a higher one, and the log was cut
+    async def drop(self, bucket_ids: Sequence[int], *, epoch: int, void_through: int | None = None) -> None:
+        """Remove buckets from the catalogue; with none, record the epoch alone. The caller holds ``catalogue_lock``.
+
+        Args:
+            bucket_ids: of the buckets.
+            epoch: under which they are removed.
+            void_through: last change that the clear of these buckets made void; None if there was none.
+        """
+        mark = None
+        # Else the deletion is late: a checkpoint has recorded a higher mark, and the log was cut.
+        if void_through is not None and void_through >= self._marked_through:
+            mark = self.void_mark(void_through, self._results.stored_through())
         await self.replace(remove=bucket_ids, add=(), epoch=epoch, mark=mark)
         if mark is not None:
             self._marked_through = mark.number

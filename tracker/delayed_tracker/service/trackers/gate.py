@@ -87,9 +87,8 @@ class TrackerGate:
         self._active_at_ms = 0  # in elapsed time; set at each step and each call
         self._held_count = 0
         self._resting: RestingTracker | None = None
-        self._retired: tuple[int, Position] | None = (
-            None  # epoch and mark-delete position of the core when it was dropped
-        )
+        self._retired: tuple[int, Position] | None = None
+        """Epoch and mark-delete position of the core when it was dropped for good."""
         self._load_share = shared.load_room.budget.share()
         self._replay_told_epoch = 0
 

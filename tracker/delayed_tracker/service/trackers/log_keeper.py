@@ -100,8 +100,6 @@ class LogKeeper:
         self._reliefs = TrackerWork(
             "storing a tracker that is not open", self._relieved, at_once=_RELIEFS_AT_ONCE, clock=clock
         )
-        self._failed: set[TrackerKey] = set()
-        """Trackers whose checkpoint failed, until the pause is over."""
         self._looked_at: dict[TrackerKey, int] = {}
         self._emptying: set[TrackerKey] = set()
         self._room_bytes = 0
@@ -132,7 +130,6 @@ class LogKeeper:
         """Note that a tracker is closed, and how many bytes of records it has left."""
         self._looked_at.pop(key, None)
         self._checkpoints.withdraw(key)
-        self._failed.discard(key)
         self._in_vain.discard(key)
         self._emptying.discard(key)
         if log_bytes:
@@ -173,7 +170,6 @@ class LogKeeper:
         is_enough = _CUT_SHARE * cuttable >= tracker.log_bytes or self._is_half_full or key in self._emptying
         if cuttable and is_enough:
             if not await tracker.checkpoint():
-                self._failed.add(key)
                 self._in_vain.add(key)
                 self._begin_later()
                 return
@@ -186,7 +182,7 @@ class LogKeeper:
             self._emptying.discard(key)
 
     def make_room_in_time(self) -> None:
-        """Make room if the log is half full; called when it may have become so without a commit."""
+        """Make room if the log is half full, and longer by a part of its limit than when that was done last."""
         if not self._is_half_full:
             self._room_bytes = 0
         elif self._writer.log_bytes >= self._room_bytes:
@@ -245,8 +241,7 @@ class LogKeeper:
 
     def _try_again(self) -> None:
         self._retry = None
-        failed, self._failed = self._failed, set()
-        for key in failed:
+        for key in self._in_vain:  # reliefs are chosen anew with the room that is still wanted
             self._checkpoints.ask(key)
         if self._is_half_full:
             if self._clock.elapsed_ms() - self._room_made_ms >= _ROOM_RETRIES * self._retry_ms:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.rules.recovery import RecoveryPlan
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
@@ -88,14 +87,21 @@ class Ownership:
             try:
                 # Once, or again if the last owner has cleared the tracker meanwhile, which also takes an epoch.
                 while epoch <= (core := self._gate.require_core()).epoch:
-                    epoch, deleted = core.epoch + 1, core.undeleted()
-                    if deleted or core.void_through() is not None:
-                        await self._record_deletion(core, deleted, epoch)
-                        continue
-                    fence = partial(
-                        access.storage.replace, *self._gate.key, remove=(), add=(), epoch=epoch, writer=access.writer
-                    )
-                    await access.attempt(fence, self._gate.counters)
+                    epoch, deleted, void_through = core.epoch + 1, core.undeleted(), core.void_through()
+                    if deleted or void_through is not None:
+                        # What a clear has dropped, too: else the owner is told a state that a crash undoes, and what is added
+                        # then is void.
+                        await self._gate.runner.writer.drop(sorted(deleted), epoch=epoch, void_through=void_through)
+                    else:
+                        fence = partial(
+                            access.storage.replace,
+                            *self._gate.key,
+                            remove=(),
+                            add=(),
+                            epoch=epoch,
+                            writer=access.writer,
+                        )
+                        await access.attempt(fence, self._gate.counters)
             except SnapshotConflict:
                 if self._gate.state is HostState.READY:
                     self._shared.fenced(self._gate.key)
@@ -109,16 +115,6 @@ class Ownership:
                         self._gate.owner = owner
                         self._gate.end_waits(lambda: PollEnded(self._gate.key, "FENCED"))
             self._gate.catalogue_waits.note_written(epoch, deleted)
-
-    async def _record_deletion(self, core: TrackerCore, bucket_ids: frozenset[int], epoch: int) -> None:
-        """Record an epoch together with what a clear or a reset has dropped, which the catalogue may not know yet.
-
-        The new owner would be told a state that a crash undoes, and what is added then would be void.
-        """
-        writer = self._gate.runner.writer
-        void_through = core.void_through()
-        mark = None if void_through is None else writer.void_mark(void_through, self._gate.stored_through())
-        await writer.drop(sorted(bucket_ids), epoch=epoch, mark=mark)
 
     async def move_cursor(self, epoch: int, mark_delete: Position) -> Cleared:
         """Take a new mark-delete position, and keep what is tracked above it; return when that is durable.

@@ -45,8 +45,8 @@ from delayed_tracker.storage.protocol import SnapshotStore
 
 Answer = TypeVar("Answer")
 
-
 _UNDO_MS: Final = 5_000
+"""Time in which effects that the grace period has cut off may undo what they have begun."""
 
 
 class _Phase(enum.Enum):
@@ -560,7 +560,6 @@ class TrackerRegistry:
             return
 
         abandoned: list[asyncio.Task[Any]] = []
-        given_up = asyncio.Event()
 
         def out_of_time() -> None:
             self.events.cut_off(len(self._hosts))
@@ -568,20 +567,21 @@ class TrackerRegistry:
                 abandoned.extend(host.abandon())
             for task in leaving:
                 task.cancel()
-            timers.append(self.clock.call_later(_UNDO_MS, given_up.set))
+            timers.append(self.clock.call_later(_UNDO_MS, give_up))
 
         async def all_ended() -> None:
             await asyncio.wait(leaving)
             if abandoned:
                 await asyncio.wait(abandoned)
 
+        def give_up() -> None:
+            ending.cancel()
+
         timers = [self.clock.call_later(grace_ms, out_of_time)]
-        ends = [asyncio.create_task(all_ended()), asyncio.create_task(given_up.wait())]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        ending = asyncio.create_task(all_ended())
+        await asyncio.wait([ending])
         for timer in timers:
             timer.cancel()
-        for end in ends:
-            end.cancel()
 
     async def close(self) -> None:
         """Drain at once, if that has not happened, and close the storage. A second call is harmless."""

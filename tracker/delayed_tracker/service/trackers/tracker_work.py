@@ -16,6 +16,8 @@ LONG_MS: Final = 1_000
 class TrackerWork:
     """The same work on one tracker after the other, at most one task for each.
 
+    What waits is no task, unlike with ``storage/turns``: all trackers of a service may wait at once.
+
     Args:
         what: names the work in the report of an error that it does not handle.
         perform: works on one tracker.
