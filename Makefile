@@ -48,8 +48,15 @@ test-long: $(READY) $(JAVA)  ## run the tests that take many seconds and seldom 
 	$(BIN)/python -m pytest -m "long and not deep" $(PARALLEL) $(PYTEST_ARGS) $(TESTS)
 
 # Event loops in debug mode keep a stack for each task and timer, which doubles what tests of the service take.
+DEEP = HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o asyncio_debug=true --timeout=3600
+# pytest's status where no test was chosen
+NONE_CHOSEN := 5
+
 test-deep: $(READY) $(JAVA)  ## run all tests, the long and the deep ones included, with many more random examples
-	HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o asyncio_debug=true --timeout=3600 $(PARALLEL) $(PYTEST_ARGS) $(TESTS)
+	status=0; \
+	$(DEEP) -m "not alone" $(PARALLEL) $(PYTEST_ARGS) $(TESTS) || [ $$? -eq $(NONE_CHOSEN) ] || status=1; \
+	$(DEEP) -m alone $(PYTEST_ARGS) $(TESTS) || [ $$? -eq $(NONE_CHOSEN) ] || status=1; \
+	exit $$status
 
 simulate: $(READY)  ## simulate histories with crashes and faults on all cores (SEEDS=300)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)

@@ -2,14 +2,13 @@
 
 import base64
 import json
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from delayed_tracker.core.values.columns import Position
+from tests.jvm.line_server import LineServer, running_line_server
 from tests.jvm.pulsar_classes import class_path, find_java
 
 PROGRAM: Final = Path(__file__).with_name("PulsarReads.java")
@@ -23,9 +22,8 @@ Row = dict[str, Any]
 class PulsarReads:
     """A running ``PulsarReads.java``, whose header comment describes the requests."""
 
-    def __init__(self, process: subprocess.Popen[str], said: TextIO) -> None:
-        self._process = process
-        self._said = said
+    def __init__(self, program: LineServer) -> None:
+        self._program = program
 
     def entry(self, entry: bytes) -> Row:
         """Return the content of a topic's entry, with its messages."""
@@ -41,16 +39,7 @@ class PulsarReads:
         return place
 
     def _ask(self, question: str) -> Row:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(question + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            self._process.wait()
-            self._said.seek(0)
-            raise AssertionError(f"{PROGRAM.name} ended with {self._process.returncode}:\n{self._said.read()}")
-        row: Row = json.loads(answer)
+        row: Row = json.loads(self._program.ask(question))
         return row
 
 
@@ -62,12 +51,8 @@ def running_pulsar_reads() -> Iterator[PulsarReads]:
         NoPulsarClasses: there is no Java, or Pulsar's classes cannot be fetched.
     """
     command = [find_java(), *_JVM_OPTIONS, "-cp", class_path(), str(PROGRAM)]
-    pipe = subprocess.PIPE
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8") as said,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, encoding="utf-8") as process,
-    ):
-        yield PulsarReads(process, said)
+    with running_line_server(PROGRAM.name, command) as program:
+        yield PulsarReads(program)
 
 
 def _joined(entries: list[bytes]) -> str:

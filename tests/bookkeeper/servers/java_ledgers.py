@@ -2,15 +2,14 @@
 
 import base64
 import json
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from tests.bookkeeper.servers.server_process import java_command
+from tests.jvm.line_server import LineServer, running_line_server
 
 PROGRAM: Final = Path(__file__).with_name("JavaLedgers.java")
 BOOKIE_SEEN_TIMEOUT_S: Final = 10.0
@@ -30,9 +29,8 @@ class JavaFailed(Exception):
 class JavaLedgers:
     """A running ``JavaLedgers.java``, whose header comment describes the requests."""
 
-    def __init__(self, process: subprocess.Popen[str], said: TextIO) -> None:
-        self._process = process
-        self._said = said
+    def __init__(self, program: LineServer) -> None:
+        self._program = program
 
     def create(
         self,
@@ -123,16 +121,7 @@ class JavaLedgers:
         Raises:
             JavaFailed: BookKeeper's client raised an exception.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": do, "uri": uri, **fields}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            self._process.wait()
-            self._said.seek(0)
-            raise AssertionError(f"{PROGRAM.name} ended with {self._process.returncode}:\n{self._said.read()}")
-        answer: Answer = json.loads(line)
+        answer: Answer = json.loads(self._program.ask(json.dumps({"do": do, "uri": uri, **fields})))
         if "error" in answer:
             raise JavaFailed(answer["error"], answer["message"])
         return answer
@@ -147,14 +136,8 @@ def running_java_ledgers(options: Sequence[str] = ("-Xmx512m",)) -> Iterator[Jav
     Raises:
         NoPulsarClasses: there is no Java, or BookKeeper's classes cannot be fetched.
     """
-    pipe = subprocess.PIPE
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8") as said,
-        subprocess.Popen(
-            java_command(options, [str(PROGRAM)]), stdin=pipe, stdout=pipe, stderr=said, encoding="utf-8"
-        ) as process,
-    ):
-        yield JavaLedgers(process, said)
+    with running_line_server(PROGRAM.name, java_command(options, [str(PROGRAM)])) as program:
+        yield JavaLedgers(program)
 
 
 def _base64(content: bytes) -> str:

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from delayed_tracker.client import TrackerNotOpen, TrackerStats
+from delayed_tracker.client import TrackerNotOpen, TrackerStats, Unavailable
 from delayed_tracker.client.blocking import DelayedTrackerClient
 from tests.bookkeeper.servers.cluster import Cluster
 from tests.cluster.plugin.plugin import FACTORY
 from tests.cluster.plugin.service import Service
+from tests.cluster.pulsar.servers.admin import wait_until
 from tests.cluster.pulsar.servers.broker import Broker
 from tests.cluster.pulsar.servers.java_clients import JavaClients
 from tests.jvm.pulsar_classes import BROKER_POM
@@ -59,12 +60,22 @@ class Installation:
             return client.view_tracker(topic, subscription).stats()
 
     def tracked(self, topic: str, subscription: str) -> int:
-        """Return how many messages the service tracks; 0 without an open tracker."""
-        try:
-            stats = self.stats(topic, subscription)
-        except TrackerNotOpen:
-            return 0
-        return stats.pending_count + stats.leased_count
+        """Return how many messages the service tracks, as soon as it answers; 0 without an open tracker."""
+        counts: list[int] = []
+
+        def answers() -> bool:
+            try:
+                stats = self.stats(topic, subscription)
+            except TrackerNotOpen:
+                counts.append(0)
+            except Unavailable:  # it starts, or recovers the tracker
+                return False
+            else:
+                counts.append(stats.pending_count + stats.leased_count)
+            return True
+
+        wait_until(answers)
+        return counts[-1]
 
     def has_tracker(self, topic: str, subscription: str) -> bool:
         """Return whether the service knows a tracker, open or not."""

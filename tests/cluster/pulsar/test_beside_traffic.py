@@ -12,7 +12,7 @@ from tests.cluster.pulsar.servers.broker import HOUR_MS, Broker, now_ms
 from tests.cluster.pulsar.servers.java_clients import Consumer, Flow
 from tests.cluster.pulsar.topics import Topic, fill
 
-pytestmark = [pytest.mark.deep, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.deep, pytest.mark.alone, pytest.mark.timeout(1_800)]
 PER_SECOND: Final = 200
 MEASURED: Final = 30 * PER_SECOND
 """Messages of the measurement without a rebuild."""

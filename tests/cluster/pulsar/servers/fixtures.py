@@ -12,6 +12,7 @@ from tests.bookkeeper.servers.cluster import Cluster
 from tests.bookkeeper.servers.fixtures import without
 from tests.cluster.pulsar.servers.broker import Broker
 from tests.cluster.pulsar.servers.java_clients import running_java_clients
+from tests.jvm.download_time import allow_download
 from tests.jvm.pulsar_classes import FETCH_TIMEOUT_S, NoPulsarClasses
 
 _DOWNLOADS: int = 3
@@ -22,7 +23,7 @@ def allow_downloads(items: list[pytest.Item]) -> None:
     """Set a longer timeout on tests with a broker, because the first may wait for the downloads."""
     for item in items:
         if "broker" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.timeout(_DOWNLOADS * FETCH_TIMEOUT_S + 300))
+            allow_download(item, _DOWNLOADS * FETCH_TIMEOUT_S + 300)
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,14 @@
 """Sends requests to Pulsar's own client in one JVM, which produces and consumes for the tests."""
 
 import json
-import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple
 
 from tests.bookkeeper.servers.server_process import JVM_OPTIONS
+from tests.jvm.line_server import LineServer, running_line_server
 from tests.jvm.pulsar_classes import BROKER_POM, class_path, find_java
 
 PROGRAM: Final = Path(__file__).with_name("PulsarClients.java")
@@ -75,9 +74,8 @@ class Sent:
 class JavaClients:
     """A running ``PulsarClients.java``, whose header comment describes the requests."""
 
-    def __init__(self, process: subprocess.Popen[str], said: TextIO) -> None:
-        self._process = process
-        self._said = said
+    def __init__(self, program: LineServer) -> None:
+        self._program = program
 
     def ask(self, do: str, **fields: Any) -> Answer:
         """Send one request, and return the answer.
@@ -85,16 +83,7 @@ class JavaClients:
         Raises:
             PulsarFailed: Pulsar's client raised an exception.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            self._process.wait()
-            self._said.seek(0)
-            raise AssertionError(f"{PROGRAM.name} ended with {self._process.returncode}:\n{self._said.read()}")
-        answer: Answer = json.loads(line)
+        answer: Answer = json.loads(self._program.ask(json.dumps({"do": do, **fields})))
         if "error" in answer:
             raise PulsarFailed(answer["error"], answer["message"])
         return answer
@@ -231,9 +220,5 @@ def running_java_clients() -> Iterator[JavaClients]:
         NoPulsarClasses: there is no Java, or Pulsar's classes cannot be fetched.
     """
     command = [find_java(), *JVM_OPTIONS, "-Xmx512m", "-cp", class_path(BROKER_POM), str(PROGRAM)]
-    pipe = subprocess.PIPE
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8") as said,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, encoding="utf-8") as process,
-    ):
-        yield JavaClients(process, said)
+    with running_line_server(PROGRAM.name, command) as program:
+        yield JavaClients(program)
