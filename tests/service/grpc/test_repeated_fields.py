@@ -76,14 +76,47 @@ async def test_too_many_values_are_refused_before_they_are_converted(service, me
     assert peak_bytes < PEAK_BYTES_MAX
 
 
-async def test_a_request_that_is_too_large_for_its_rows_is_not_parsed(service):
+@pytest.mark.parametrize(
+    ("method", "bytes_max"),
+    [("FilterEntries", 262_144), ("PollScheduledMessages", 175_536), ("AckMessages", 3_697_536)],
+)
+async def test_a_request_that_is_too_large_for_its_rows_is_not_parsed(service, method, bytes_max):
     """Bytes that are no message show that only their number was looked at."""
-    encoded = b"\xff" * (2**18 + 1)
+    encoded = b"\xff" * (bytes_max + 1)
     async with grpc.aio.insecure_channel(service.address) as channel:
-        call = channel.unary_unary("/delayed_tracker.v1.DelayedDeliveryTrackerService/FilterEntries")
+        call = channel.unary_unary(f"/delayed_tracker.v1.DelayedDeliveryTrackerService/{method}")
         error, info, _ = await refused(call(encoded))
     assert info.reason == "INVALID_INPUT"
-    assert error.details() == "request: '262145 bytes' is not valid; send at most 262144 bytes"
+    assert error.details() == f"request: '{bytes_max + 1} bytes' is not valid; send at most {bytes_max} bytes"
+
+
+@pytest.mark.parametrize(
+    ("field", "part"),
+    [
+        ("entries", lambda: pb.ImportSnapshotsRequest(entries=pb.ImportedEntries(entries=[b""] * COUNT))),
+        ("part", lambda: b"\x1a\x00\x22\x00" * COUNT),
+    ],
+)
+async def test_empty_parts_of_an_import_are_refused(service, field, part):
+    """Protobuf keeps all of them until the message is gone."""
+    sent = part()
+    encoded = sent if isinstance(sent, bytes) else sent.SerializeToString()
+    async with grpc.aio.insecure_channel(service.address) as channel:
+        call = channel.stream_unary("/delayed_tracker.v1.DelayedDeliveryTrackerService/ImportSnapshots")
+        error, info, details = await refused(call(iter([encoded])))
+    assert (error.code(), info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert [row.field for row in details["BadRequest"].field_violations] == [field]
+
+
+async def test_an_ack_with_too_many_positions_learns_how_many_it_may_have(service):
+    """Twice too many are still counted."""
+    epoch = await opened(service)
+    count = 2 * ServiceLimits().batch_max
+    request = pb.AckMessagesRequest(
+        tracker=REF, epoch=epoch, lease_id=1, ledger_ids=[1] * count, entry_ids=range(count)
+    )
+    _, info, _ = await refused(service.stub.AckMessages(request))
+    assert (info.reason, info.metadata["limit"]) == ("BATCH_TOO_LARGE", str(ServiceLimits().batch_max))
 
 
 async def test_the_largest_legal_request_for_ranges_is_answered(service):

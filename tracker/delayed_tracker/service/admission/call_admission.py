@@ -71,7 +71,7 @@ class CallAdmission:
         self.iteration_budget = IterationBudget()
         self.requests = RequestAdmission(limits)
         self.answers = AnswerAdmission(limits)
-        self._limits = limits
+        self.limits = limits
         self._stopping = False
         self._waits: set[asyncio.Timeout] = set()
 
@@ -81,9 +81,9 @@ class CallAdmission:
         Raises:
             Overloaded: the limit is reached; nothing of this call was done.
         """
-        if self.open_count >= self._limits.calls_max:
+        if self.open_count >= self.limits.calls_max:
             raise Overloaded(
-                f"{self.open_count} calls are under way, which is the limit", retry_after_ms=self._limits.retry_after_ms
+                f"{self.open_count} calls are under way, which is the limit", retry_after_ms=self.limits.retry_after_ms
             )
         self.open_count += 1
 
@@ -119,7 +119,7 @@ class CallAdmission:
         raise self._stopping_error()
 
     def _stopping_error(self) -> ShuttingDown:
-        return ShuttingDown("the service is stopping", retry_after_ms=self._limits.retry_after_ms)
+        return ShuttingDown("the service is stopping", retry_after_ms=self.limits.retry_after_ms)
 
     def stop(self) -> None:
         """End every wait of :meth:`requests_until_stopping`, now and from now on."""

@@ -24,6 +24,7 @@ from delayed_tracker.service.admission.answer_admission import LISTING_METHODS
 from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.grpc.access import CallCheck, MethodAccess
 from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
+from delayed_tracker.service.grpc.request_bounds import require_counts, require_size
 from delayed_tracker.service.grpc.servicer import TrackerServicer
 from delayed_tracker.service.grpc.status import code_of, status_of
 from delayed_tracker.service.instruments.call_counts import CallType
@@ -56,9 +57,6 @@ _COLUMNED: Final[dict[str, MessageDecoder[object]]] = {
     "ContainsMessages": CONTAINS_COLUMNS,
 }
 """Parsers of the requests that carry columns, by method."""
-_REQUEST_BYTES_MAX: Final = {"FilterEntries": 256 * 2**10}
-"""Largest requests of methods that take fewer rows than a message holds. Protobuf makes 25 bytes of each byte of empty
-rows, before anybody can count them. A thousand ranges, and the names, have less than a quarter of this."""
 
 Context = grpc.aio.ServicerContext
 Behaviour = Callable[[Any, "Context[Any, Any]"], Any]
@@ -106,7 +104,13 @@ def _handler(
     name = method.name
     admission, answers = calls.requests, calls.answers
     request_type = _COLUMNED.get(name) or GetMessageClass(method.input_type)
-    parsed = parser_of(name, request_type, bytes_max=_REQUEST_BYTES_MAX.get(name))
+    decoded = parser_of(name, request_type)
+
+    def parsed(received: bytes) -> Any:
+        require_size(name, len(received), calls.limits)
+        request = decoded(received)
+        require_counts(name, request, len(received), calls.limits)
+        return request
 
     async def answer_request(context: "Context[Any, Any]", check: CallCheck) -> bytes:
         with await admission.budget.seat(name) as hold:

@@ -137,7 +137,7 @@ class TrackerServicer(InspectionServicer):
         if not 1 <= request.max_messages <= limits.poll_messages_max:
             raise InvalidInput("max_messages", request.max_messages, f"give 1 to {limits.poll_messages_max}")
         epoch, lease_ms = require_epoch(request.epoch), self._lease_ms(request)
-        shares = _shares(request, count_max=limits.poll_messages_max)
+        shares = _shares(request)
 
         def abandoned() -> bool:
             self._registry.calls.answers.require_room()  # a poll whose answer has no room must take no messages
@@ -429,16 +429,13 @@ def _completed(
     return request
 
 
-def _shares(request: tracker_pb2.PollScheduledMessagesRequest, *, count_max: int) -> Sequence[int]:
+def _shares(request: tracker_pb2.PollScheduledMessagesRequest) -> Sequence[int]:
     """Return the maximum of each poll that the call stands for; there is at least one."""
     shares = request.share_messages
     if not shares:
         return (request.max_messages,)
     if request.hand_off:
         raise InvalidInput("share_messages", len(shares), "leave it unset when hand_off is set")
-    # Before a loop over them: a request has room for millions.
-    if len(shares) > count_max:
-        raise InvalidInput("share_messages", f"{len(shares)} shares", f"give at most {count_max}")
     too_small = [offset for offset, share in enumerate(shares) if share < 1]
     if too_small:
         raise InvalidInput("share_messages", shares[too_small[0]], "give 1 or more for each share", offsets=too_small)

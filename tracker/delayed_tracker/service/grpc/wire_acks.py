@@ -11,7 +11,6 @@ from delayed_tracker.core.values.verb_results import LeaseOutcome
 from delayed_tracker.service.errors import BatchTooLarge
 from delayed_tracker.service.grpc.wire import to_offsets
 from delayed_tracker.v1 import tracker_pb2
-from delayed_tracker.wire.calls import ACKS_MAX
 
 
 def to_lease_acks(
@@ -20,18 +19,16 @@ def to_lease_acks(
     """Return what a call acknowledges, one ``LeaseAck`` for each lease that it names.
 
     Args:
-        request: a request with at least one lease.
+        request: a request with at least one lease; their number is bounded in ``request_bounds.py``.
         positions: the request's columns.
         positions_max: positions that all leases together may end, named or not.
     Raises:
         BatchTooLarge: the leases end more positions.
-        InvalidInput: too many leases, or counts that do not fit.
+        InvalidInput: counts that do not fit.
     """
     leases = request.leases
     if request.lease_id:
         raise InvalidInput("lease_id", request.lease_id, "leave it unset when leases are given")
-    if len(leases) > ACKS_MAX:
-        raise InvalidInput("leases", len(leases), f"give at most {ACKS_MAX} in one call")
     acks = []
     first = held_count = 0
     for place, lease in enumerate(leases):
