@@ -5,7 +5,7 @@ import pytest
 from delayed_tracker.bookkeeper.metadata.errors import ZooKeeperUnavailable
 from delayed_tracker.cli.entry import run_installed
 from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
-from delayed_tracker.client import PermissionDenied, TlsFailed, Unauthenticated
+from delayed_tracker.client import PermissionDenied, TlsFailed, TrackerCallError, Unauthenticated
 from delayed_tracker.cluster.errors import (
     BackupInvalid,
     BackupUnusable,
@@ -19,6 +19,7 @@ from delayed_tracker.cluster.errors import (
     TopicTerminated,
 )
 from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.service.grpc.status import CODES
 from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
 from delayed_tracker.service.settings.address import Address
 from delayed_tracker.service.settings.load import InvalidSettings
@@ -35,6 +36,8 @@ from delayed_tracker.storage.errors import (
 )
 
 ADDRESS = Address("127.0.0.1", 1)
+FAILURES = {"INTERNAL", "SNAPSHOT_NOT_FOUND", "SNAPSHOT_TOO_LARGE"}
+"""Reasons after which neither the command nor its surroundings can be changed by a script."""
 
 
 def test_numbers_never_change():
@@ -88,6 +91,13 @@ def test_numbers_never_change():
 def test_each_error_has_its_exit_code(error: DelayedTrackerError, code: int):
     """Errors with different remedies have different exit codes."""
     assert exit_code_of(error) == code
+
+
+@pytest.mark.parametrize("reason", sorted({kind.reason for kind, _ in CODES} - FAILURES))
+def test_each_answer_of_the_service_has_an_exit_code(reason: str):
+    """A supervisor learns from the number what it can do; only a few have none of their own."""
+    error = TrackerCallError("x", reason=reason)
+    assert exit_code_of(error) is not ExitCode.FAILURE
 
 
 def test_an_interrupt_while_packages_are_imported_ends_quietly(capsys):

@@ -264,6 +264,7 @@ async def test_an_add_that_finds_no_room_is_made_again(service, session):
     ("code", "word", "kind"),
     [
         (grpc.StatusCode.FAILED_PRECONDITION, "FENCED", Fenced),
+        (grpc.StatusCode.ABORTED, "SNAPSHOT_CONFLICT", Fenced),
         (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN", TrackerNotOpen),
         (grpc.StatusCode.ABORTED, "CLEARED", Cleared),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "LEASES_EXHAUSTED", Overloaded),

@@ -77,6 +77,22 @@ def test_values_out_of_range_are_refused_by_offset(column, offset):
     assert "from 0 to 9223372036854775807" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        bytes(8),
+        bytearray(16),
+        np.array([1, 2], "datetime64[ms]"),
+        np.array([1, 2], "timedelta64[s]"),
+        np.array(["1", "2"]),
+    ],
+)
+def test_what_has_no_integers_is_refused(column):
+    """Octets are no values, and times have units; both are buffers that say otherwise, or nothing."""
+    with pytest.raises(InvalidInput, match="ledger_ids: .* is not valid.*; give integers from 0 to"):
+        pack("ledger_ids", column)
+
+
 @pytest.mark.parametrize("entry_id", [2**32, 2**40, 2**56, 2**62])
 def test_entry_ids_above_32_bits_are_refused(entry_id):
     """Entry ids above 32 bits are refused, because they do not fit the snapshot's bitmaps."""

@@ -125,7 +125,9 @@ class PermissionDenied(TrackerCallError):
 
 
 class Fenced(TrackerCallError):
-    """Another client opened the tracker later; open it again only if this program should own it."""
+    """Another client opened the tracker later, perhaps at another instance of the service, whose storage then refuses this
+    one's (``SNAPSHOT_CONFLICT``); open it again only if this program should own it.
+    """
 
     reason = "FENCED"
 
@@ -243,6 +245,7 @@ _BY_REASON: Mapping[str, type[TrackerCallError]] = {
     "UNAUTHENTICATED": Unauthenticated,
     "PERMISSION_DENIED": PermissionDenied,
     "FENCED": Fenced,
+    "SNAPSHOT_CONFLICT": Fenced,
     "TRACKER_NOT_OPEN": TrackerNotOpen,
     "IMPORT_UNDER_WAY": ImportRefused,
     "TRACKER_IN_MEMORY": ImportRefused,

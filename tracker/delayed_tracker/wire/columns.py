@@ -39,6 +39,8 @@ def pack(field: str, values: IntColumn, *, maximum: int = INT63_MAX) -> bytes:
         InvalidInput: a value is out of range or not an integer; the error contains the offsets.
     Cost: O(n), about 1 ns a value for buffers and 20 ns for lists.
     """
+    if isinstance(values, (bytes, bytearray)):  # octets, which an array would take for packed values
+        raise InvalidInput(field, type(values).__name__, f"give integers from 0 to {maximum}")
     packed = _buffer_bytes(values)
     if packed is None:
         try:
@@ -110,7 +112,7 @@ def _each(values: IntColumn) -> Iterable[int]:
 def _buffer_bytes(values: IntColumn) -> bytes | None:
     try:
         view = memoryview(values)  # type: ignore[arg-type]  # raises TypeError if the column is not a buffer
-    except TypeError:
+    except (TypeError, ValueError, BufferError):  # numpy says ValueError where a type has no format: times, for one
         return None
     with view:
         if view.ndim == 1 and view.itemsize == _VALUE_BYTES and view.format in _EIGHT_BYTE_FORMATS:
