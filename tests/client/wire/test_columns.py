@@ -89,7 +89,7 @@ def test_values_out_of_range_are_refused_by_offset(column, offset):
 )
 def test_what_has_no_integers_is_refused(column):
     """Octets are no values, and times have units; both are buffers that say otherwise, or nothing."""
-    with pytest.raises(InvalidInput, match="ledger_ids: .* is not valid.*; give integers from 0 to"):
+    with pytest.raises(InvalidInput, match=r"ledger_ids: .* is not valid.*; give integers from 0 to"):
         pack("ledger_ids", column)
 
 
