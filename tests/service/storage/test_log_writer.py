@@ -208,7 +208,7 @@ async def test_no_tracker_has_the_room_of_all_others(life):
     small = await life.tracker(TrackerKey("fourth", "s"))
     life.writer.require_room(small)
     shares = [tracker.log_bytes / LIMITS.add_log_bytes_max for tracker in filled]
-    assert shares == pytest.approx([1 / 2, 1 / 4, 1 / 8], abs=0.02)
+    assert shares == pytest.approx([2 / 3, 2 / 9, 2 / 27], abs=0.02)
 
 
 async def test_acknowledgements_wait_for_a_window_that_is_full_by_count(life):
@@ -325,6 +325,23 @@ async def test_an_error_that_nobody_expects_holds_up_nobody_for_long(life, clock
     await elapse(clock, 60_000)
     await waiting
     assert life.log.calls.count("append") == 3
+
+
+async def test_an_error_after_a_commit_leaves_nobody_without_an_answer(life):
+    """All of its callers are answered before anybody looks at the log's size, which may begin to seal."""
+    told, trackers = [], [await life.tracker(), await life.tracker(OTHER)]
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+
+    def fail(_tracker):
+        raise RuntimeError("a bug")
+
+    life.writer.committed = fail
+    for tracker in trackers:
+        life.add(tracker, added())
+    waiting = [asyncio.create_task(life.writer.until_durable(tracker, 1)) for tracker in trackers]
+    await settle()
+    assert all(one.done() and one.exception() is None for one in waiting)
+    assert life.writer.pending_bytes == 0
 
 
 async def test_an_error_that_nobody_expects_loses_nothing(life, clock):

@@ -271,7 +271,7 @@ def _failing_later(storage, name):
 
 async def test_the_largest_tracker_is_sealed_when_the_log_is_half_full(make, clock, log):
     """Its records are cut; the small ones of another tracker stay."""
-    registry = await make(log_bytes_max=100_000)
+    registry = await make(log_bytes_max=12_000)
     small, small_opened = await open_tracker(registry, OTHER)
     await add(small, small_opened.epoch, clock, 10)
     large, opened = await open_tracker(registry)
@@ -429,20 +429,21 @@ async def test_a_tracker_that_cannot_be_cut_is_not_all_that_is_tried(make, stora
     assert registry.log.log_bytes < 6_000
 
 
-async def test_a_tracker_that_cannot_be_relieved_is_not_all_that_is_tried(make, storage, clock, log):
-    """The other one, whose records are fewer, is relieved all the same."""
+@pytest.mark.parametrize("operation", ["list", "create_bucket_snapshot"])
+async def test_a_tracker_that_cannot_be_relieved_is_not_all_that_is_tried(make, storage, clock, log, operation):
+    """The other one, whose records are fewer, is relieved all the same: also if the first one's are only not stored."""
     registry = await make()
     for key, count in ((KEY, 3_000), (OTHER, 1_000)):
         host, opened = await open_tracker(registry, key)
         await add(host, opened.epoch, clock, count)
 
-    async def fail(topic, cursor, *_args, **_options):
-        if (topic, cursor) == tuple(KEY):
+    async def fail(*names, topic="", cursor="", **_options):
+        if ((topic, cursor) if topic else names[:2]) == tuple(KEY):
             raise StorageUnavailable("down")
 
     size = registry.log.log_bytes
     again = await restarted(registry, storage, clock, **options(log, size + 100))
-    storage.before["list"] = fail
+    storage.before[operation] = fail
     third, opened = await open_tracker(again, TrackerKey(KEY.topic, "third"))
     await add(third, opened.epoch, clock, 1)
     await elapse(clock, 60_000)
@@ -451,6 +452,42 @@ async def test_a_tracker_that_cannot_be_relieved_is_not_all_that_is_tried(make, 
     storage.before.clear()
     await elapse(clock, 10_000)
     await again.close()
+
+
+async def test_a_relief_leaves_the_tracker_to_an_open_that_waits_for_it(make, storage, clock, log):
+    """Both wait for one recovery, and the tracker stays open."""
+    registry = await make()
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 2_000)
+    again = await restarted(registry, storage, clock, **options(log, host.log_bytes))
+    gate = Gate()
+
+    async def hold_recoveries(*_args):
+        if again.find_host(KEY) is not None:
+            await gate()
+
+    storage.before["list"] = hold_recoveries
+    await elapse(clock, 6_000)
+    assert gate.held_count == 1
+    recovering = again.find_host(KEY)
+    opening = asyncio.create_task(again.open(KEY, owner="tests", mark_delete=None))
+    await settle()
+    gate.open()
+    await elapse(clock, 1_000)
+    assert opening.result().recovered_count == 2_000
+    assert again.host(KEY) is recovering
+    await again.close()
+
+
+async def test_a_tracker_that_is_alone_is_sealed_before_it_is_refused(make, clock):
+    """One position is always pending, so that the first record of the bucket that is filling is always needed."""
+    registry = await make(log_bytes_max=12_000)
+    host, opened = await open_tracker(registry)
+    await add(host, opened.epoch, clock, 1)
+    for ledger in range(2, 400):
+        host.cancel(opened.epoch, await add(host, opened.epoch, clock, 200, ledger=ledger))
+        await host.until_durable()
+    assert registry.log_keeper.checkpoint_count > 2
 
 
 async def test_a_log_that_is_full_at_the_start_is_cut(make, storage, clock, log):

@@ -112,6 +112,20 @@ async def test_a_clear_does_not_wait_for_an_object_that_cannot_be_deleted(regist
     assert storage.calls.count("delete_bucket_snapshot") == tried
 
 
+async def test_a_clear_does_not_wait_for_objects_to_be_deleted(registry, storage, clock):
+    """They go one after the other, and there may be thousands; nothing in the catalogue names them any more."""
+    host, epoch = await _opened(registry)
+    for ledger in (1, 2, 3):
+        await _sealed(host, epoch, clock, ledger)
+    storage.before["delete_bucket_snapshot"] = gate = Gate()
+    cleared = await clear_tracker(registry, KEY, epoch)
+    assert (cleared.epoch, await _catalogued(storage)) == (epoch + 1, [])
+    assert len(await storage.inner.list_bucket_snapshots(*KEY)) == 3
+    gate.open()
+    await elapse(clock, 1_000)
+    assert await storage.inner.list_bucket_snapshots(*KEY) == []
+
+
 async def test_a_close_that_crosses_an_open_does_not_fail_it(registry, storage, clock):
     """The tracker is recovered again for the open."""
     host, epoch = await _opened(registry)

@@ -295,6 +295,31 @@ async def test_a_tracker_that_another_process_took_is_fenced(make, clock):
     assert theirs.contains(positions_of(1, 2, 3, 4, 5)).all()
 
 
+async def test_a_tracker_that_another_process_took_leaves_memory(make, clock):
+    """Its checkpoint is refused, which is where this process learns of it."""
+    registry, other = await make(), await make()
+    host, epoch = await filled(registry, clock)
+    _, theirs = await open_tracker(other, owner="other")
+    await elapse(clock, 2 * IDLE_MS)
+    assert host.state is HostState.CLOSED
+    with pytest.raises(TrackerNotOpen):
+        registry.host(KEY)
+    assert theirs.epoch == epoch + 1
+    assert host.counters.checkpoints_failed == 0
+
+
+async def test_a_changed_setting_is_looked_at_at_once(make, clock):
+    """From never to soon, and from hours to soon."""
+    for before_ms in (0, 10_000_000):
+        registry = await make(idle_ms=before_ms)
+        host, _ = await filled(registry, clock)
+        registry.service_limits.adopt(replace(registry.service_limits, tracker_idle_unload_ms=IDLE_MS))
+        registry.limits_changed()
+        await elapse(clock, 2 * IDLE_MS)
+        assert host.state is HostState.UNLOADED
+        await registry.close()
+
+
 async def test_an_open_takes_a_tracker_back_from_another_process(make, clock):
     registry, other = await make(), await make()
     await unloaded(registry, clock)

@@ -42,8 +42,8 @@ class StorageSettings(Section):
         "addLogBytesMax",
         Group.STORAGE,
         "Size of the records in the add log of all trackers. At it, a call that adds is refused with OVERLOADED, as is one "
-        "to a tracker that has as many of them as are left for all others; from half of it on, the trackers with most "
-        "records are sealed, so that these can be cut.",
+        "to a tracker that has twice as many of them as are left for all others; from half of it on, the trackers with "
+        "most records are sealed, so that these can be cut.",
         unit="bytes",
         minimum=2**20,
         maximum=2**40,

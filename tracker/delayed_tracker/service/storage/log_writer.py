@@ -28,6 +28,8 @@ _COMMIT_BYTES_MAX: Final = 8 * 2**20
 _BACKOFF_MAX_MS: Final = 5_000
 _CONSUMPTION_SHARE: Final = 1.25
 """Consumed positions are accepted until the log has this multiple of its limit: they are what makes it shorter."""
+_ALONE_SHARE: Final = 2
+"""A tracker adds until it has this multiple of what is left for all others."""
 
 
 class LogWriter:
@@ -99,8 +101,9 @@ class LogWriter:
     def require_room(self, tracker: TrackerLog) -> None:
         """Refuse what would make the log longer while it is full, or while too much waits to be written.
 
-        A tracker is refused alone once it has as many bytes as are left for all others: one whose snapshots cannot be stored
-        has half of the log at most, and however many there are, they leave room.
+        A tracker is refused alone once it has twice as many bytes as are left for all others: one whose snapshots cannot be
+        stored has two thirds of the log at most, and however many there are, they leave room. One that is alone has some
+        room between a half, from which on it is sealed and cut, and what it may have.
 
         Raises:
             LogBroken: nothing is written any more.
@@ -109,10 +112,11 @@ class LogWriter:
         self._require_unbroken()
         if self.log_bytes >= self.limits.add_log_bytes_max:
             raise self._refusal(f"the add log has {self.log_bytes} bytes (addLogBytesMax)")
-        if tracker.log_bytes >= self.limits.add_log_bytes_max - self.log_bytes:
+        left_bytes = self.limits.add_log_bytes_max - self.log_bytes
+        if tracker.log_bytes >= _ALONE_SHARE * left_bytes:
             raise self._refusal(
-                f"the add log has {tracker.log_bytes} bytes of this tracker that are not in stored snapshots, as many as are left "
-                "for all others (addLogBytesMax)"
+                f"the add log has {tracker.log_bytes} bytes of this tracker that are not in stored snapshots, and {left_bytes} are "
+                "left for all others (addLogBytesMax)"
             )
         if self.pending_bytes >= self.limits.add_log_pending_bytes_max:
             raise self._refusal(f"{self.pending_bytes} bytes wait to be written to the add log (addLogPendingBytesMax)")
@@ -267,6 +271,7 @@ class LogWriter:
             self._events.works_again(self.failed_count)
         self.failure = self._commit_window_begun_ms = None
         self.commit_count += 1
+        written: list[TrackerLog] = []
         for tracker, last_number, record_bytes in batch:
             if tracker.is_lost:
                 continue
@@ -277,8 +282,10 @@ class LogWriter:
             self.record_count += last_number - tracker.durable_number
             self.pending_bytes -= record_bytes
             self.unwritten_removed_count -= tracker.written(last_number)
-            self.committed(tracker)
+            written.append(tracker)
         self.call_window_waiters()
+        for tracker in written:  # all callers have their answers: this may begin to seal
+            self.committed(tracker)
 
     def call_window_waiters(self) -> None:
         """Let those look again who wait for the window: the log has become shorter, or its limit higher."""

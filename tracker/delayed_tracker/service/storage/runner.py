@@ -447,11 +447,12 @@ class EffectRunner:
                 await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, void_through=effect.void_through)
             if effect.void_through is not None:
                 await self._results.cut_log(effect.void_through)
+            # A clear ends here: 200 objects, one after the other, may take longer than its caller waits.
+            self._results.catalogue_written(effect)
             # Try each bucket even if another fails, and skip those that are deleted already.
             for bucket_id in effect.bucket_ids:
                 if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):
                     self._deleted |= {bucket_id}
-            self._results.catalogue_written(effect)
             if self._deleted.issuperset(effect.bucket_ids):
                 settled = True
                 self._deleted = self._deleted.difference(effect.bucket_ids) or _NONE

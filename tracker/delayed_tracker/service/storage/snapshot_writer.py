@@ -241,10 +241,12 @@ class SnapshotWriter(Publication):
             look: returns the state to record. It is called when no other write to the catalogue is under way.
         Returns: the recorded state; None if that failed.
         """
+        epoch = self._results.epoch
         try:
             async with self.catalogue_lock:
                 # A catalogue that still names what is to be undone does not contain what the mark says.
-                await self.complete_undo(self._results.epoch)
+                epoch = self._results.epoch
+                await self.complete_undo(epoch)
                 consumption = look()
                 gone, mark = consumption.gone, consumption.mark
                 await self._results.until_logged()
@@ -259,21 +261,26 @@ class SnapshotWriter(Publication):
                     )
                     ids = [entry.bucket_id for entry in known.entries if entry.bucket_id in gone]
                 if moved or ids or mark is not None:
+                    epoch = self._results.epoch
                     await self._storage.replace(
                         *self._tracker,
                         remove=ids + [entry.bucket_id for entry in moved],
                         add=moved,
-                        epoch=self._results.epoch,
+                        epoch=epoch,
                         writer=self._writer,
                         mark_delete=self._results.mark_delete,
                         mark=mark,
                     )
                 if mark is not None:
                     self._marked_through = max(self._marked_through, mark.number)
+        except SnapshotConflict as error:
+            self.fenced(epoch, error)
+            return None
         except StorageError as error:
             self._access.failures.failed(self._key, CHECKPOINT_FAILED, error, retried=False)
             self._counters.checkpoints_failed += 1
             return None
+        self._access.failures.succeeded(self._key, CHECKPOINT_FAILED)
         return consumption
 
     async def delete(self, bucket_ids: Sequence[int]) -> int:

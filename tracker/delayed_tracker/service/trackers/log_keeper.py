@@ -10,6 +10,7 @@ What the storage refuses is tried again after a pause: a full log takes no recor
 A tracker whose storage hangs keeps no other one from being cut.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
@@ -225,15 +226,19 @@ class LogKeeper:
 
     async def _relieved(self, key: TrackerKey) -> None:
         """Store what the log has of a tracker, if it is still not open."""
-        if key not in self.unloaded:
+        if (before := self.unloaded.get(key)) is None:
             return
         try:
             await self._relieve(key)
         except DelayedTrackerError:  # an open says why
+            is_shorter = False
+        else:  # it is closed again, even if its snapshots could not be stored
+            is_shorter = self.unloaded.get(key, 0) < before
+        if is_shorter:
+            self._in_vain.discard(key)
+        else:
             self._in_vain.add(key)
             self._begin_later()
-        else:
-            self._in_vain.discard(key)
 
     def _begin_later(self) -> None:
         if self._retry is None and not self._closing:
@@ -253,5 +258,4 @@ class LogKeeper:
         self._closing = True
         if self._retry is not None:
             self._retry.cancel()
-        await self._checkpoints.close()
-        await self._reliefs.close()
+        await asyncio.gather(self._checkpoints.close(), self._reliefs.close())

@@ -242,6 +242,8 @@ class TrackerRegistry:
         if self.log is not None and self.log_keeper is not None:
             self.log.call_window_waiters()
             self.log_keeper.make_room_in_time()
+        if self.idle is not None:
+            self.idle.limits_changed()
 
     def require_serving(self) -> None:
         """Raise ShuttingDown unless calls are accepted."""
@@ -328,16 +330,18 @@ class TrackerRegistry:
             mark_delete = None
         while True:
             await self.until_not_leaving(key)
-            host = self._hosts.get(key)
-            if host is None:
-                host = self._begin_recovery(key, mark_delete)
-            await self._recoveries.until_ready(host)
-            if host.state is HostState.READY:
-                # If it was closed while the epoch was being recorded, recover it again.
-                with suppress(TrackerNotOpen):
-                    previous, opened = host.owner, await host.ownership.claim(owner, mark_delete)
-                    self.events.opened(key, opened, owner=owner, previous_owner=previous)
-                    return opened
+            # Work that is done with a tracker closes it, unless somebody else uses it: this open may wait for the same recovery.
+            with self._used(key):
+                host = self._hosts.get(key)
+                if host is None:
+                    host = self._begin_recovery(key, mark_delete)
+                await self._recoveries.until_ready(host)
+                if host.state is HostState.READY:
+                    # If it was closed while the epoch was being recorded, recover it again.
+                    with suppress(TrackerNotOpen):
+                        previous, opened = host.owner, await host.ownership.claim(owner, mark_delete)
+                        self.events.opened(key, opened, owner=owner, previous_owner=previous)
+                        return opened
 
     async def load(self, key: TrackerKey) -> TrackerHost:
         """Return the host of a tracker.
@@ -356,6 +360,15 @@ class TrackerRegistry:
     @contextmanager
     def in_use(self, key: TrackerKey) -> Iterator[None]:
         """Keep a tracker that nobody has opened in memory during the block; it is closed when its last user has ended."""
+        try:
+            with self._used(key):
+                yield
+        finally:
+            self.in_background(self._close_unused(key))
+
+    @contextmanager
+    def _used(self, key: TrackerKey) -> Iterator[None]:
+        """Keep :meth:`_close_unused` from closing a tracker during the block."""
         self._use_counts[key] += 1
         try:
             yield
@@ -363,7 +376,6 @@ class TrackerRegistry:
             self._use_counts[key] -= 1
             if not self._use_counts[key]:
                 del self._use_counts[key]
-            self.in_background(self._close_unused(key))
 
     async def _close_unused(self, key: TrackerKey) -> None:
         """Close a tracker that nobody has opened, unless it is in use; first wait for work that has lost its caller."""

@@ -73,6 +73,13 @@ class IdleTrackers:
         if idle_ms and self._timer is None and self._task is None and not self._closing:
             self._timer = self._clock.call_later(max(1, idle_ms / _LOOKS), self._begin)
 
+    def limits_changed(self) -> None:
+        """Look by the setting of now, which may be shorter than before, or no longer 0."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.watch()
+
     def returned(self, key: TrackerKey) -> None:
         """Note that a tracker is in memory again."""
         self._unloaded.discard(key)
@@ -129,6 +136,8 @@ class IdleTrackers:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._task is not None:
-            await asyncio.wait([self._task])
-        await self._unloads.close()
+        try:
+            if self._task is not None:
+                await asyncio.wait([self._task])
+        finally:
+            await self._unloads.close()
