@@ -547,8 +547,8 @@ class TrackerRegistry:
         """Refuse new calls, end waiting polls, finish effects, close every tracker.
 
         Args:
-            grace_ms: effects that take longer are cancelled, and have five seconds to undo what they have begun. The storage
-                keeps of each either nothing or a whole snapshot.
+            grace_ms: time in all. Its last quarter, five seconds at most, is for effects that are cut off to undo what they
+                have begun; the storage keeps of each either nothing or a whole snapshot. At 0, they have the five seconds.
         """
         if self._phase is _Phase.SERVING:
             self._phase = _Phase.DRAINING
@@ -568,32 +568,24 @@ class TrackerRegistry:
             *self._recoveries.tasks(),
             *self._background,
         ]
-        if not leaving:
+        undo_ms = min(_UNDO_MS, grace_ms // 4) if grace_ms else _UNDO_MS
+        if await self._ended_within(grace_ms - undo_ms if grace_ms else 0, leaving):
             return
+        self.events.cut_off(len(self._hosts))
+        abandoned = [task for host in self._hosts.values() for task in host.abandon()]
+        for task in leaving:
+            task.cancel()
+        await self._ended_within(undo_ms, [*leaving, *abandoned])
 
-        abandoned: list[asyncio.Task[Any]] = []
-
-        def out_of_time() -> None:
-            self.events.cut_off(len(self._hosts))
-            for host in self._hosts.values():
-                abandoned.extend(host.abandon())
-            for task in leaving:
-                task.cancel()
-            timers.append(self.clock.call_later(_UNDO_MS, give_up))
-
-        async def all_ended() -> None:
-            await asyncio.wait(leaving)
-            if abandoned:
-                await asyncio.wait(abandoned)
-
-        def give_up() -> None:
-            ending.cancel()
-
-        timers = [self.clock.call_later(grace_ms, out_of_time)]
-        ending = asyncio.create_task(all_ended())
+    async def _ended_within(self, ms: float, tasks: list[asyncio.Task[Any]]) -> bool:
+        """Wait for tasks, at most for a time, and return whether all have ended."""
+        if not tasks:
+            return True
+        ending = asyncio.ensure_future(asyncio.wait(tasks))
+        timer = self.clock.call_later(ms, ending.cancel)
         await asyncio.wait([ending])
-        for timer in timers:
-            timer.cancel()
+        timer.cancel()
+        return not ending.cancelled()
 
     async def close(self) -> None:
         """Drain at once, if that has not happened, and close the storage. A second call is harmless."""
