@@ -78,6 +78,22 @@ def test_a_failed_deletion_is_tried_again():
     assert shell.next_wakeup_ms() is None
 
 
+def test_objects_that_cannot_be_deleted_are_tried_ever_more_seldom():
+    """Nobody waits for what no catalogue names, and a storage may refuse it for good."""
+    shell = due_shell(limits=TrackerLimits(strict=True, retry_backoff_ms=5))
+    shell.core.seal_mutable_bucket(shell.now)
+    shell.store()
+    shell.core.advance_mark_delete(Position(2, 0), shell.now)
+    pauses = []
+    for _ in range(11):
+        assert shell.core.apply(DeleteFailed(shell.next(DeleteSnapshots).effect_id, is_dropped=True), shell.now)
+        pauses.append(shell.next_wakeup_ms() - shell.now_ms)
+        shell.pass_time(pauses[-1])
+    assert pauses == [5, 10, 20, 40, 80, 160, 320, 640, 1_280, 1_280, 1_280]
+    assert shell.core.apply(SnapshotsDeleted(shell.next(DeleteSnapshots).effect_id), shell.now)
+    assert shell.next_wakeup_ms() is None
+
+
 def test_clear_forgets_everything_and_answers_how_much():
     """A clear drops pending and leased positions, and requests the deletion of snapshots under a new epoch."""
     shell = due_shell()

@@ -68,6 +68,9 @@ class Reported:
     def catalogue_fenced(self, epoch):
         self.fenced.append(epoch)
 
+    def catalogue_written(self, _effect):
+        pass
+
 
 class Bench:
     """A runner over a storage, and snapshots to merge."""

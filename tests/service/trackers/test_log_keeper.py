@@ -271,7 +271,7 @@ def _failing_later(storage, name):
 
 async def test_the_largest_tracker_is_sealed_when_the_log_is_half_full(make, clock, log):
     """Its records are cut; the small ones of another tracker stay."""
-    registry = await make(log_bytes_max=12_000)
+    registry = await make(log_bytes_max=100_000)
     small, small_opened = await open_tracker(registry, OTHER)
     await add(small, small_opened.epoch, clock, 10)
     large, opened = await open_tracker(registry)

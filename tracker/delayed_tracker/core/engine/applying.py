@@ -27,7 +27,7 @@ def apply_result(
         case SnapshotsDeleted():
             return lifecycle.snapshots_deleted(result.effect_id)
         case DeleteFailed():
-            return lifecycle.delete_failed(result.effect_id, now)
+            return lifecycle.delete_failed(result.effect_id, now, is_dropped=result.is_dropped)
         case SegmentsLoaded():
             return lifecycle.segments_loaded(result.effect_id, result.indexes, now)
     upkeep.bring_up_to_date()

@@ -104,6 +104,8 @@ class DeleteFailed:
     """``DeleteSnapshots`` failed: some snapshots may still be there, and the core asks again later."""
 
     effect_id: int
+    is_dropped: bool = False
+    """True if the catalogue names none of them any more: nobody waits for what is left, and the pauses grow."""
 
 
 EffectResult = (

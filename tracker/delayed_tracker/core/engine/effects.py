@@ -57,6 +57,8 @@ class DeleteSnapshots:
     bucket_ids: tuple[int, ...]
     void_through: int | None = None
     """Number of the last change that a clear made void, to be recorded in the same step; None for other deletions."""
+    failure_count: int = 0
+    """Attempts before, each of which left only objects that nothing names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

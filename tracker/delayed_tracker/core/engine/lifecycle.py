@@ -5,6 +5,8 @@ before it, fully usable, and a wake-up for the retry.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from delayed_tracker.core.engine.effect_results import StoredPiece
 from delayed_tracker.core.engine.effects import DeleteSnapshots, EffectQueue, StoreSnapshot
@@ -22,6 +24,9 @@ from delayed_tracker.core.values.limits import TrackerKind
 from delayed_tracker.core.values.ordered_map import OrderedMap
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
+
+_DOUBLINGS_MAX: Final = 8
+"""Of a pause before another attempt: 1 s becomes four minutes."""
 
 
 class BucketLifecycle:
@@ -178,8 +183,9 @@ class BucketLifecycle:
         """Return the buckets whose store is in flight or waits for a retry."""
         return [*self._stores.values(), *(what for what in self._retries.values() if isinstance(what, Bucket))]
 
-    def _retry_later(self, what: Bucket | DeleteSnapshots, now: Instant) -> None:
-        self._retries[now.elapsed_ms + self._state.limits.retry_backoff_ms, self.effects.new_id()] = what
+    def _retry_later(self, what: Bucket | DeleteSnapshots, now: Instant, *, doublings: int = 0) -> None:
+        backoff_ms = self._state.limits.retry_backoff_ms << min(doublings, _DOUBLINGS_MAX)
+        self._retries[now.elapsed_ms + backoff_ms, self.effects.new_id()] = what
 
     def is_retry_due(self, now: Instant) -> bool:
         """Return True if :meth:`retry_due` has a store or a deletion to request again."""
@@ -191,7 +197,7 @@ class BucketLifecycle:
         while self._retries and self._retries.first()[0][0] <= now.elapsed_ms:
             _, what = self._retries.pop_first()
             if isinstance(what, DeleteSnapshots):
-                self.delete(what.bucket_ids, void_through=what.void_through)
+                self.delete(what.bucket_ids, void_through=what.void_through, failure_count=what.failure_count)
             elif what.key in state.members.buckets:
                 self._ask_to_store(what)
 
@@ -286,12 +292,12 @@ class BucketLifecycle:
         snapshot.next_group = len(snapshot.bounds)
         self._state.segments.update(bucket)
 
-    def delete(self, bucket_ids: tuple[int, ...], *, void_through: int | None = None) -> None:
+    def delete(self, bucket_ids: tuple[int, ...], *, void_through: int | None = None, failure_count: int = 0) -> None:
         """Request that snapshots are removed from the catalogue and the storage.
 
         Without ids the effect only fences older epochs. With a number, all changes up to it are void.
         """
-        effect = DeleteSnapshots(self.effects.new_id(), self._state.epoch, bucket_ids, void_through)
+        effect = DeleteSnapshots(self.effects.new_id(), self._state.epoch, bucket_ids, void_through, failure_count)
         self._deletes[effect.effect_id] = effect
         self.effects.append(effect)
 
@@ -299,13 +305,21 @@ class BucketLifecycle:
         """Forget a deletion that has succeeded."""
         return self._deletes.pop(effect_id, None) is not None
 
-    def delete_failed(self, effect_id: int, now: Instant) -> bool:
-        """Request the deletion again later."""
+    def delete_failed(self, effect_id: int, now: Instant, *, is_dropped: bool) -> bool:
+        """Request the deletion again later; ever later, up to minutes, if only objects are left that nothing names.
+
+        A storage that never lets them be deleted would otherwise be asked every second for each drained bucket.
+        """
         failed = self._deletes.pop(effect_id, None)
         if failed is None:
             return False
         self._state.counters.effects_failed += 1
-        self._retry_later(failed, now)
+        if is_dropped:
+            self._retry_later(
+                replace(failed, failure_count=failed.failure_count + 1), now, doublings=failed.failure_count
+            )
+        else:
+            self._retry_later(failed, now)
         return True
 
     def undeleted(self) -> frozenset[int]:

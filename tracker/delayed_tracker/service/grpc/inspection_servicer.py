@@ -19,7 +19,7 @@ from delayed_tracker.service.grpc.wire import (
     to_offsets,
     to_positions,
 )
-from delayed_tracker.service.queries.entry_ranges import EntryRange, require_ranges, untracked
+from delayed_tracker.service.queries.entry_ranges import EntryRange, require_range_count, require_ranges, untracked
 from delayed_tracker.service.queries.explain import explain, require_entry
 from delayed_tracker.service.queries.histogram import Bars, delivery_histogram
 from delayed_tracker.service.queries.listing import TrackerRow, is_stored, tracker_page
@@ -169,6 +169,7 @@ class InspectionServicer(tracker_pb2_grpc.DelayedDeliveryTrackerServiceServicer)
     ) -> tracker_pb2.FilterEntriesResponse:
         """See tracker.proto."""
         host = await self._loaded_host(request)
+        require_range_count(len(request.ranges))
         ranges = [EntryRange(asked.ledger_id, asked.first_entry_id, asked.last_entry_id) for asked in request.ranges]
         require_ranges(ranges)
         parts = untracked(host.core_for_reading(), ranges, answer_max=self._limits.batch_max)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.limits import ServiceLimits
-from delayed_tracker.service.queries.entry_ranges import require_range_count
+from delayed_tracker.service.queries.entry_ranges import RANGES_MAX, require_range_count
 from delayed_tracker.v1 import tracker_pb2
 from delayed_tracker.wire.calls import ACKS_MAX
 from delayed_tracker.wire.column_fields import Columned
@@ -57,7 +57,8 @@ def require_counts(method: str, request: object, byte_count: int, limits: Servic
 
 
 def _require_range_count(request: tracker_pb2.FilterEntriesRequest, _byte_count: int, _limits: ServiceLimits) -> None:
-    require_range_count(len(request.ranges))
+    if len(request.ranges) > RANGES_MAX:
+        require_range_count(len(request.ranges))
 
 
 def _require_share_count(

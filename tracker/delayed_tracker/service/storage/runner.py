@@ -441,7 +441,7 @@ class EffectRunner:
     # -- delete ------------------------------------------------------------------------------------------------------
 
     async def _delete(self, effect: DeleteSnapshots, begun_ms: float) -> None:
-        settled = False
+        settled = is_dropped = False
         try:
             async with self.catalogue_lock:
                 await self.writer.drop(effect.bucket_ids, epoch=effect.epoch, void_through=effect.void_through)
@@ -449,6 +449,7 @@ class EffectRunner:
                 await self._results.cut_log(effect.void_through)
             # A clear ends here: 200 objects, one after the other, may take longer than its caller waits.
             self._results.catalogue_written(effect)
+            is_dropped = True
             # Try each bucket even if another fails, and skip those that are deleted already.
             for bucket_id in effect.bucket_ids:
                 if bucket_id not in self._deleted and await self._try_to_delete(bucket_id):
@@ -468,7 +469,7 @@ class EffectRunner:
         finally:
             if not settled:
                 self._counters.deletes_failed += 1
-                self._note_forgotten(known=self._results.apply(DeleteFailed(effect.effect_id)))
+                self._note_forgotten(known=self._results.apply(DeleteFailed(effect.effect_id, is_dropped)))
 
     async def _try_to_delete(self, bucket_id: int) -> bool:
         try:
