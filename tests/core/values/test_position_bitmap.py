@@ -107,6 +107,20 @@ def test_equal_sets_have_equal_bytes(added, removed):
     assert PositionBitmap.from_bitmaps({7: grown}).serialize() == entry_by_entry.serialize()
 
 
+def test_serializing_changes_nothing_of_the_set():
+    """The bitmaps keep their containers and their memory, of whatever kind these are (apache/pulsar #26117)."""
+    bits = bits_of([(1, entry) for entry in range(0, 3_000, 2)] + [(2, entry) for entry in range(5_000)])
+    bits.add(bits_of([(1, entry) for entry in range(1, 3_000, 2)]).to_columns())  # a list, which runs would replace
+
+    def kept():
+        return [(ledger, bitmap, bitmap.get_statistics()) for ledger, bitmap in bits.copy().bitmaps()]
+
+    before, nbytes = kept(), bits.nbytes
+    assert bits.serialize() == bits.serialize()
+    assert (kept(), bits.nbytes) == (before, nbytes)
+    bits.check()
+
+
 def test_serialized_form_is_fixed():
     """The stored form does not change: files outlive the code that wrote them."""
     assert bits_of([]).serialize() == bytes(4)
