@@ -462,3 +462,39 @@ async def test_nothing_keeps_a_dropped_core(make, clock):
     assert host.state is HostState.UNLOADED
     gc.collect()
     assert core() is None
+
+
+async def due_now(registry, epoch):
+    """Return the deadlines of all that polls get now."""
+    host = await registry.loaded_host(KEY)
+    deadlines = []
+    while polled := (await host.poll(epoch, max_count=50, wait_ms=0, lease_ms=0)).indexes.deliver_at_ms.tolist():
+        deadlines += polled
+        await settle()
+    return deadlines
+
+
+async def test_a_clock_that_goes_a_day_forward_brings_a_tracker_back(make, clock):
+    """It is in memory without any call, and a new poll gets all that is due now."""
+    registry = await make()
+    host, epoch = await unloaded(registry, clock)
+    clock.step_wall(86_400_000)
+    await elapse(clock, 0)
+    assert host.state is HostState.READY
+    assert len(await due_now(registry, epoch)) == 26
+
+
+async def test_a_clock_that_goes_an_hour_back_makes_nothing_early(make, clock):
+    """Each position comes when the wall clock shows its deadline."""
+    registry = await make()
+    host, epoch = await unloaded(registry, clock, delay_ms=60_000)
+    due_ms = host.stats().next_delivery_ms
+    clock.step_wall(-3_600_000)
+    await elapse(clock, 60_000)
+    assert await due_now(registry, epoch) == []
+    await elapse(clock, due_ms - 1 - clock.now_ms())
+    assert await due_now(registry, epoch) == []
+    await elapse(clock, 1)
+    assert await due_now(registry, epoch) == [due_ms] * 6
+    await elapse(clock, 40)
+    assert len(await due_now(registry, epoch)) == 20
