@@ -1,7 +1,8 @@
-"""Defects of a service that were reported after the list of rows was made: a month without an owner, and wake-ups in the turn of a close."""
+"""Defects of a service that were reported after the list of rows was made: closes, restarts, and what they leave."""
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +11,16 @@ from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import PollEnded
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.storage.memory_log import MemoryAddLog
-from tests.service.harness.registry_life import fill, open_tracker, restarted
-from tests.service.harness.shell import KEY, ControlledStorage, elapse, make_registry, rows, settle
+from tests.service.harness.registry_life import (
+    FAR_MS,
+    closed_in_time,
+    down,
+    fill,
+    open_tracker,
+    positions_of,
+    restarted,
+)
+from tests.service.harness.shell import KEY, TINY, ControlledStorage, elapse, failing, make_registry, rows, settle
 
 DAY_MS = 86_400_000
 MONTH_MS = 30 * DAY_MS
@@ -96,3 +105,30 @@ async def test_a_close_in_the_turn_of_a_wake_up_leaves_no_error_and_no_timer(wha
     await registry.close()
     assert reported == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_sources_that_outlive_a_restart_count_no_more_and_are_deleted() -> None:
+    """Their merge is in the catalogue, and no deletion worked before the next open (apache/pulsar #26239)."""
+    storage, clock, limits = ControlledStorage(), ManualClock(), replace(TINY, max_num_buckets=2)
+    registry = make_registry(storage, clock, limits=limits)
+    await registry.start()
+    storage.before["delete_bucket_snapshot"] = failing(*[down()] * 1_000)
+    host, opened = await open_tracker(registry)
+    await fill(host, opened.epoch, clock)
+    await elapse(clock, 5_000)
+    assert (host.stats().merge_count, host.stats().pending_count) == (registry.counters.snapshots_merged, 26)
+    assert registry.counters.snapshots_merged
+    await closed_in_time(registry, clock)
+    again = make_registry(storage, clock, limits=limits)
+    await again.start()
+    catalogued = [entry.bucket_id for entry in (await storage.inner.list(*KEY)).entries]
+    assert len(catalogued) == 2
+    assert len(await storage.inner.list_bucket_snapshots(*KEY)) > 2
+    del storage.before["delete_bucket_snapshot"]
+    host, opened = await open_tracker(again)
+    assert opened.recovered_count == 25
+    await elapse(clock, 5_000)
+    assert [found.bucket_id for found in await storage.inner.list_bucket_snapshots(*KEY)] == sorted(catalogued)
+    await elapse(clock, FAR_MS)
+    assert sorted(await handed_out(host, opened.epoch)) == list(positions_of(1, 2, 3, 4, 5))
+    await again.close()
