@@ -210,8 +210,9 @@ def test_of_two_buckets_that_overlap_one_may_drain(drained: str, how: str) -> No
     assert_each_in_time(desk, [*kept, (4, 0)])
 
 
+@pytest.mark.parametrize("reset", [False, True], ids=["clear", "reset"])
 @pytest.mark.parametrize("order", list(itertools.permutations([LOAD, DELETE, MERGE])))
-def test_results_that_end_after_a_clear_bring_nothing_back(order: tuple[type, ...]) -> None:
+def test_results_that_end_after_a_clear_bring_nothing_back(order: tuple[type, ...], reset: bool) -> None:
     """A load, a deletion and a merge of before a clear end in any order, and new adds stay (apache/pulsar #26280)."""
     desk = Desk(seal_at=3, seg=2, max_num_buckets=2)
     desk.held |= set(order)
@@ -225,7 +226,7 @@ def test_results_that_end_after_a_clear_bring_nothing_back(order: tuple[type, ..
     desk.perform()
     desk.sleep(1_000)
     assert {type(effect) for effect in desk.waiting} == set(order)
-    assert desk.core.clear(desk.now) == 9
+    assert (desk.core.reset_cursor(Position(0, 0), desk.now) if reset else desk.core.clear(desk.now)) == 9
     desk.unacked.clear()
     desk.perform()
     desk.add([(4, entry, 20_000) for entry in range(3)])
