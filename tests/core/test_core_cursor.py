@@ -79,7 +79,7 @@ def test_a_failed_deletion_is_tried_again():
 
 
 def test_objects_that_cannot_be_deleted_are_tried_ever_more_seldom():
-    """Nobody waits for what no catalogue names, and a storage may refuse it for good."""
+    """A storage may refuse it for good, and nobody waits for what no catalogue names."""
     shell = due_shell(limits=TrackerLimits(strict=True, retry_backoff_ms=5))
     shell.core.seal_mutable_bucket(shell.now)
     shell.store()

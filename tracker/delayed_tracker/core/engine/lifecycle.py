@@ -26,7 +26,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
 
 _DOUBLINGS_MAX: Final = 8
-"""Of a pause before another attempt: 1 s becomes four minutes."""
+"""Times that a pause before another attempt is doubled: 1 s becomes four minutes."""
 
 
 class BucketLifecycle:
