@@ -291,3 +291,19 @@ def test_only_what_is_changed_while_lent_is_copied():
     bits.remove(PositionColumns.of([(1, 7)]))
     assert bits.bitmap_of(1) is own
     assert same(bits, {Position(1, 1), Position(2, 0), Position(3, 0)})
+
+
+@pytest.mark.parametrize("step", [1, 7, 500, 5_000])
+def test_the_room_of_removed_entries_is_given_back(step):
+    """Of a list of entries, at most as much as those that are left take."""
+    entries = np.arange(0, 20_000, 5)
+    bits = PositionBitmap.of(PositionColumns(np.full(len(entries), 1), entries))
+    for first in range(0, len(entries) - step, step):
+        gone = entries[first : first + step]
+        bits.remove(PositionColumns(np.full(len(gone), 1), gone))
+        left = bits.bitmap_of(1)
+        assert left.copy().shrink_to_fit() == 0
+        if len(left) < len(entries) // 4:
+            break
+    saved = bits.bitmap_of(1).shrink_to_fit()
+    assert saved <= 2 * len(bits) + 8

@@ -320,9 +320,14 @@ class PositionBitmap:
 
     def _settle(self, ledger: int, size_before: int) -> None:
         bitmap = self._by_ledger[ledger]
-        self._count -= size_before - len(bitmap)
-        if not bitmap:
+        size = len(bitmap)
+        self._count -= size_before - size
+        if not size:
             del self._by_ledger[ledger]
+        elif size_before.bit_length() > size.bit_length():
+            # CRoaring keeps the room of what was removed. Given back whenever a ledger has halved, it is at most twice of
+            # what the entries take, and a ledger remembers nothing for that.
+            bitmap.shrink_to_fit()
 
     def clear(self) -> int:
         """Remove all positions. Return the number of positions removed."""
@@ -431,8 +436,8 @@ class PositionBitmap:
     def nbytes_since(self, ledger_bytes: float, ledger_positions: float) -> int:
         """Return an estimate of :attr:`nbytes` after some bits were removed since its measurement. O(1).
 
-        The measured memory stays, except for runs: removing a few bits from inside a run makes more runs, removing many
-        turns them into an array or a bitset.
+        The measured memory stays until twice of what is left takes less. Runs take more: removing a few bits from inside a
+        run makes more runs, removing many turns them into an array or a bitset.
 
         Args:
             ledger_bytes: average memory of a ledger at the measurement, in bytes.
@@ -444,8 +449,10 @@ class PositionBitmap:
         gone = max(0, int(ledger_positions * ledgers) - self._count)
         if gone <= _SPLITS_MAX * containers:
             return measured + _RUN_BYTES * gone
-        content = min(2 * self._count, containers * _CONTAINER_BITS // 8)
-        return max(measured, _LEDGER_BYTES * ledgers + _CONTAINER_BYTES * containers + content)
+        overhead = _LEDGER_BYTES * ledgers + _CONTAINER_BYTES * containers
+        with_lists = max(measured, overhead + min(2 * self._count, containers * _CONTAINER_BITS // 8))
+        # An entry of a list has two bytes, and a list at most twice the room that its entries take.
+        return min(with_lists, overhead + 4 * self._count)
 
     def check(self) -> None:
         """Raise InvariantViolation unless the size is the number of bits and no bitmap is empty."""
