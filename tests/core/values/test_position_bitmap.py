@@ -295,7 +295,7 @@ def test_only_what_is_changed_while_lent_is_copied():
 
 @pytest.mark.parametrize("step", [1, 7, 500, 5_000])
 def test_the_room_of_removed_entries_is_given_back(step):
-    """Of a list of entries, at most as much as those that are left take."""
+    """A list of entries keeps at most as much as those that are left take."""
     entries = np.arange(0, 20_000, 5)
     bits = PositionBitmap.of(PositionColumns(np.full(len(entries), 1), entries))
     for first in range(0, len(entries) - step, step):
