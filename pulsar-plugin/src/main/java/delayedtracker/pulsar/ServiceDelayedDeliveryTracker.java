@@ -8,8 +8,6 @@ import java.util.NavigableSet;
 import java.util.Optional;
 import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ScheduledFuture;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.Position;
@@ -45,10 +43,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
     private volatile boolean paused;
     private volatile boolean closed;
 
-    private final Object timing = new Object();
-    private ScheduledFuture<?> timer;
-    private long timerAtMs = Long.MAX_VALUE;
-    private long wokenAtMs;
+    private final WakeTimer timer;
 
     ServiceDelayedDeliveryTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, long tickTimeMillis,
             boolean isDelayedDeliveryDeliverAtTimeStrict, PluginSettings settings, ServiceConnection connection,
@@ -57,6 +52,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
         this.settings = settings;
         this.connection = connection;
         this.buckets = new BucketImport(dispatcher.getName(), dispatcher.getCursor(), pulsarsBuckets, connection.threads());
+        this.timer = new WakeTimer(connection.threads(), clock::millis, patienceMs(), dispatcher::readMoreEntriesAsync);
         this.session = new TrackerSession(dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(), owner,
                 settings, connection, index, this);
         index.setImporting(buckets.isNeeded());
@@ -177,11 +173,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
             return CompletableFuture.completedFuture(null);
         }
         closed = true;
-        synchronized (timing) {
-            if (timer != null) {
-                timer.cancel(false);
-            }
-        }
+        timer.close();
         releaseQueues();
         buckets.stop();
         return session.close(isCursorGone());
@@ -249,37 +241,15 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
     }
 
     /**
-     * Wakes the dispatcher when the next position is due, but ten times a tick at most: dispatchers that are woken while they
-     * send deliver twice now and then, with Pulsar's own trackers too.
+     * Wakes the dispatcher when the next position is due.
      *
      * @param anew whether to wake it for what is due already; otherwise it comes by itself once consumers have room
      */
     private void setTimer(boolean anew) {
         long nextMs = index.nextDeliveryTimeMs();
-        if (closed || nextMs == Long.MAX_VALUE || !anew && nextMs <= getCutoffTime()) {
-            return;
-        }
-        synchronized (timing) {
-            if (timer != null && !timer.isDone() && timerAtMs == nextMs) {
-                return;
-            }
-            if (timer != null) {
-                timer.cancel(false);
-            }
-            long nowMs = clock.millis();
-            boolean due = nextMs <= getCutoffTime();
-            long delayMs = Math.max(due ? 0 : nextMs - nowMs, wokenAtMs + patienceMs() - nowMs);
-            timerAtMs = nextMs;
-            timer = connection.threads().schedule(this::timeHasCome, Math.max(0, delayMs), TimeUnit.MILLISECONDS);
-        }
-    }
-
-    private void timeHasCome() {
-        synchronized (timing) {
-            wokenAtMs = clock.millis();
-        }
-        if (!closed) {
-            dispatcher.readMoreEntriesAsync();
+        boolean due = nextMs <= getCutoffTime();
+        if (nextMs != Long.MAX_VALUE && (anew || !due)) {
+            timer.set(nextMs, due);
         }
     }
 
