@@ -47,6 +47,9 @@ final class LocalIndex {
                 Comparator.comparingLong(Waiting::deliverAtMs).thenComparing(Waiting::place);
     }
 
+    /** One of so many positions that the dispatcher takes has an unknown deadline, as long as there are both kinds. */
+    private static final int UNKNOWN_ONE_OF = 4;
+
     /** Positions that are in nobody's hands but the trackers': what the dispatcher skips when it reads. */
     private final Membership members = new Membership();
     private final NavigableSet<Waiting> waiting = new TreeSet<>(Waiting.ORDER);
@@ -54,6 +57,8 @@ final class LocalIndex {
     private int leasedCount;
     /** Tracked positions whose deadline nobody knows any more: the dispatcher reads them again. */
     private final Membership unknownDeadlines = new Membership();
+    /** Counts what the dispatcher has taken: who asks for one at a time gets both kinds, too. */
+    private long takenCount;
     private final LinkedHashMap<Place, Long> unconfirmed = new LinkedHashMap<>();
     private final ArrayDeque<Acknowledgement> acknowledgements = new ArrayDeque<>();
     private final LinkedHashSet<Place> cancellations = new LinkedHashSet<>();
@@ -149,15 +154,17 @@ final class LocalIndex {
     synchronized List<Place> takeDue(long cutoffMs, int most) {
         version++;
         List<Place> taken = new ArrayList<>();
-        unknownDeadlines.take(most, (ledgerId, entryId) -> {
-            members.remove(ledgerId, entryId);
-            taken.add(new Place(ledgerId, entryId));
-        });
-        while (taken.size() < most && !waiting.isEmpty() && waiting.first().deliverAtMs() <= cutoffMs) {
-            Waiting first = removeWaiting(waiting.first().place());
-            members.remove(first.place().ledgerId(), first.place().entryId());
-            release(first.place(), first.held(), first.leaseId());
-            taken.add(first.place());
+        while (taken.size() < most) {
+            boolean isDue = !waiting.isEmpty() && waiting.first().deliverAtMs() <= cutoffMs;
+            boolean isTurnOfUnknown = !isDue || takenCount % UNKNOWN_ONE_OF == UNKNOWN_ONE_OF - 1;
+            if (isTurnOfUnknown && !unknownDeadlines.isEmpty()) {
+                taken.add(takeUnknown());
+            } else if (isDue) {
+                taken.add(takeFirstWaiting());
+            } else {
+                break;
+            }
+            takenCount++;
         }
         if (!filled || importing) {
             taken.forEach(place -> delivered.add(place.ledgerId(), place.entryId()));
@@ -370,6 +377,19 @@ final class LocalIndex {
     synchronized long bytes() {
         return members.bytes() + unknownDeadlines.bytes() + 200L * waiting.size() + 120L * unconfirmed.size()
                 + 64L * (acknowledgements.size() + cancellations.size());
+    }
+
+    private Place takeUnknown() {
+        Place place = unknownDeadlines.takeFirst();
+        members.remove(place.ledgerId(), place.entryId());
+        return place;
+    }
+
+    private Place takeFirstWaiting() {
+        Waiting first = removeWaiting(waiting.first().place());
+        members.remove(first.place().ledgerId(), first.place().entryId());
+        release(first.place(), first.held(), first.leaseId());
+        return first.place();
     }
 
     private void offer(Place place, long deliverAtMs) {

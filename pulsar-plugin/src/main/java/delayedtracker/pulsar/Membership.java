@@ -1,5 +1,6 @@
 package delayedtracker.pulsar;
 
+import delayedtracker.pulsar.LocalIndex.Place;
 import java.util.Map;
 import java.util.NavigableMap;
 import java.util.TreeMap;
@@ -103,14 +104,12 @@ final class Membership {
         return removed;
     }
 
-    /** Removes up to so many positions from the lowest on, and passes each on. */
-    void take(int most, PositionConsumer taken) {
-        for (int left = most; left > 0 && !ledgers.isEmpty(); left--) {
-            Map.Entry<Long, RoaringBitmap> first = ledgers.firstEntry();
-            int entryId = first.getValue().first();
-            remove(first.getKey(), Integer.toUnsignedLong(entryId));
-            taken.accept(first.getKey(), Integer.toUnsignedLong(entryId));
-        }
+    /** Removes the lowest position of a set that is not empty, and returns it. */
+    Place takeFirst() {
+        Map.Entry<Long, RoaringBitmap> first = ledgers.firstEntry();
+        Place place = new Place(first.getKey(), Integer.toUnsignedLong(first.getValue().first()));
+        remove(place.ledgerId(), place.entryId());
+        return place;
     }
 
     void forEach(PositionConsumer consumer) {

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import delayedtracker.pulsar.LocalIndex.Acknowledgement;
 import delayedtracker.pulsar.LocalIndex.Offer;
 import delayedtracker.pulsar.LocalIndex.Place;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -131,6 +132,42 @@ class LocalIndexTest {
         index.reconcile(membership(FIRST));
         assertEquals(List.of(FIRST), index.takeCancellations(10));
         assertEquals(List.of(new Offer(new Place(1, 3), 700)), index.unconfirmed(10));
+    }
+
+    @Test
+    void whatIsKnownToBeDueDoesNotWaitForUnknownDeadlines() {
+        withUnknownDeadlines(index, 10);
+        index.add(9, 0, 100);
+        List<Place> taken = index.takeDue(100, 5);
+        assertEquals(5, taken.size());
+        assertTrue(taken.contains(new Place(9, 0)), taken.toString());
+        assertEquals(4, taken.stream().filter(place -> place.ledgerId() == 1).count());
+    }
+
+    @Test
+    void unknownDeadlinesDoNotWaitForAllThatIsDue() {
+        for (int most : List.of(1, 3, 20)) {
+            LocalIndex busy = new LocalIndex();
+            withUnknownDeadlines(busy, 10);
+            for (int entryId = 0; entryId < 1_000; entryId++) {
+                busy.add(9, entryId, 100);
+            }
+            List<Place> taken = new ArrayList<>();
+            while (taken.size() < 40) {
+                taken.addAll(busy.takeDue(100, most));
+            }
+            assertEquals(10, taken.stream().filter(place -> place.ledgerId() == 1).count(), 1);
+        }
+    }
+
+    /** So many positions of the first ledger that the service had, and has no more; from then on everything is local. */
+    private static void withUnknownDeadlines(LocalIndex index, int count) {
+        Membership tracked = new Membership();
+        for (int entryId = 0; entryId < count; entryId++) {
+            tracked.add(1, entryId);
+        }
+        index.reconcile(tracked);
+        index.fallBack();
     }
 
     @Test
