@@ -2,12 +2,9 @@ package delayedtracker.pulsar;
 
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Collection;
 import java.util.Comparator;
 import java.util.HashMap;
-import java.util.Iterator;
 import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.NavigableSet;
@@ -61,7 +58,8 @@ final class LocalIndex {
     private long takenCount;
     private final LinkedHashMap<Place, Long> unconfirmed = new LinkedHashMap<>();
     private final ArrayDeque<Acknowledgement> acknowledgements = new ArrayDeque<>();
-    private final LinkedHashSet<Place> cancellations = new LinkedHashSet<>();
+    /** What the service has to forget, which may be millions after an import into it. */
+    private final Membership cancellations = new Membership();
     /** Positions that went to the dispatcher before the service, or Pulsar's buckets, said what they track. */
     private final Membership delivered = new Membership();
     private Place lastOffered;
@@ -85,7 +83,7 @@ final class LocalIndex {
         Place place = new Place(ledgerId, entryId);
         delivered.remove(ledgerId, entryId);
         // What is still to be sent about it is about its life before.
-        cancellations.remove(place);
+        cancellations.remove(ledgerId, entryId);
         if (local) {
             putWaiting(new Waiting(deliverAtMs, place, Held.UNTRACKED, 0));
         } else {
@@ -227,12 +225,20 @@ final class LocalIndex {
 
     synchronized List<Acknowledgement> takeAcknowledgements(int most) {
         version++;
-        return takeFirst(acknowledgements, most);
+        List<Acknowledgement> first = new ArrayList<>();
+        while (first.size() < most && !acknowledgements.isEmpty()) {
+            first.add(acknowledgements.remove());
+        }
+        return first;
     }
 
     synchronized List<Place> takeCancellations(int most) {
         version++;
-        return takeFirst(cancellations, most);
+        List<Place> first = new ArrayList<>();
+        while (first.size() < most && !cancellations.isEmpty()) {
+            first.add(cancellations.takeFirst());
+        }
+        return first;
     }
 
     /** Drops what the cursor has acknowledged, up to and including a position; returns how many were tracked. */
@@ -273,7 +279,7 @@ final class LocalIndex {
         acknowledgements.clear();
         cancellations.clear();
         if (filled) {
-            tracked.minus(members).forEach((ledgerId, entryId) -> cancellations.add(new Place(ledgerId, entryId)));
+            cancellations.addAll(tracked.minus(members));
             Membership lost = members.minus(tracked);
             lost.forEach((ledgerId, entryId) -> {
                 Place place = new Place(ledgerId, entryId);
@@ -284,7 +290,7 @@ final class LocalIndex {
         } else {
             delivered.forEach((ledgerId, entryId) -> {
                 if (tracked.remove(ledgerId, entryId)) {
-                    cancellations.add(new Place(ledgerId, entryId));
+                    cancellations.add(ledgerId, entryId);
                 }
             });
             if (!importing) {
@@ -376,7 +382,7 @@ final class LocalIndex {
     /** Returns about how much memory this takes. */
     synchronized long bytes() {
         return members.bytes() + unknownDeadlines.bytes() + 200L * waiting.size() + 120L * unconfirmed.size()
-                + 64L * (acknowledgements.size() + cancellations.size());
+                + 64L * acknowledgements.size() + cancellations.bytes();
     }
 
     private Place takeUnknown() {
@@ -404,7 +410,7 @@ final class LocalIndex {
         if (held == Held.LEASED) {
             acknowledgements.add(new Acknowledgement(place, leaseId));
         } else if (held == Held.TRACKED || offered) {
-            cancellations.add(place);
+            cancellations.add(place.ledgerId(), place.entryId());
         }
     }
 
@@ -422,14 +428,5 @@ final class LocalIndex {
             leasedCount -= waits.held() == Held.LEASED ? 1 : 0;
         }
         return waits;
-    }
-
-    private static <T> List<T> takeFirst(Collection<T> queue, int most) {
-        List<T> first = new ArrayList<>(Math.min(most, queue.size()));
-        for (Iterator<T> each = queue.iterator(); first.size() < most && each.hasNext(); ) {
-            first.add(each.next());
-            each.remove();
-        }
-        return first;
     }
 }

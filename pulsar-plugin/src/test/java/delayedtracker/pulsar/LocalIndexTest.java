@@ -89,6 +89,27 @@ class LocalIndexTest {
     }
 
     @Test
+    void aMillionPositionsTooManyTakeLittleMemoryAndAreAllCancelled() {
+        int count = 1_000_000;
+        Membership tooMany = new Membership();
+        for (int i = 0; i < count; i++) {
+            tooMany.add(1 + i / 50_000, i % 50_000 * 7L);
+        }
+        index.reconcile(membership());
+        index.reconcile(tooMany);
+        assertTrue(index.bytes() < 4 * count, index.bytes() + " bytes");
+        assertTrue(index.hasSomethingToSend());
+        Membership cancelled = new Membership();
+        for (List<Place> batch = index.takeCancellations(1_000); !batch.isEmpty(); batch = index.takeCancellations(1_000)) {
+            assertEquals(1_000, batch.size());
+            batch.forEach(place -> assertTrue(cancelled.add(place.ledgerId(), place.entryId())));
+        }
+        assertEquals(count, cancelled.count());
+        assertTrue(tooMany.minus(cancelled).isEmpty());
+        assertFalse(index.hasSomethingToSend());
+    }
+
+    @Test
     void whatWaitsUnderALeaseSurvivesAnOpening() {
         index.reconcile(membership(FIRST));
         index.handedOut(7, List.of(offer(FIRST)));
