@@ -54,18 +54,35 @@ final class BucketImport {
         this.threads = threads;
     }
 
-    /** Returns whether there is anything to import. */
-    boolean isNeeded() {
-        return !buckets().isEmpty();
+    /** Returns the properties of buckets that Pulsar's own tracker could not read, nor this one. */
+    static Map<String, String> malformed(ManagedCursor cursor) {
+        Map<String, String> found = buckets(cursor);
+        found.entrySet().removeIf(BucketImport::isWellFormed);
+        return found;
     }
 
-    /** Imports what there is; it goes on in the background. */
-    void start(LocalIndex index, TrackerSession session) {
-        ArrayDeque<Map.Entry<String, String>> left = new ArrayDeque<>(buckets().entrySet());
-        if (!left.isEmpty()) {
-            log.info("[{}] Taking over {} buckets of Pulsar's tracker", name, left.size());
-            next(left, index, session);
+    /** Returns whether there is anything to import. */
+    boolean isNeeded() {
+        return !buckets(cursor).isEmpty();
+    }
+
+    /**
+     * Imports what there is; it goes on in the background.
+     *
+     * @param offered is run when there are new offers in the index
+     */
+    void start(LocalIndex index, Runnable offered) {
+        Map<String, String> malformed = malformed(cursor);
+        malformed.forEach((key, value) -> log.warn("[{}] The bucket of the cursor's property {}={} is not taken over: the"
+                + " property is malformed. The dispatcher reads its messages from the topic."
+                + " \"delayed-tracker pulsar repair\" removes it",
+                name, key, value));
+        Map<String, String> buckets = buckets(cursor);
+        buckets.keySet().removeAll(malformed.keySet());
+        if (!buckets.isEmpty()) {
+            log.info("[{}] Taking over {} buckets of Pulsar's tracker", name, buckets.size());
         }
+        next(new ArrayDeque<>(buckets.entrySet()), index, offered);
     }
 
     void stop() {
@@ -76,13 +93,13 @@ final class BucketImport {
     CompletableFuture<Void> discard() {
         stopped = true;
         CompletableFuture<Void> all = CompletableFuture.completedFuture(null);
-        for (Map.Entry<String, String> bucket : buckets().entrySet()) {
+        for (Map.Entry<String, String> bucket : buckets(cursor).entrySet()) {
             all = all.thenCompose(done -> remove(bucket));
         }
         return all;
     }
 
-    private Map<String, String> buckets() {
+    private static Map<String, String> buckets(ManagedCursor cursor) {
         Map<String, String> properties = cursor.getCursorProperties();
         Map<String, String> found = new TreeMap<>();
         if (properties != null) {
@@ -95,15 +112,31 @@ final class BucketImport {
         return found;
     }
 
-    private void next(ArrayDeque<Map.Entry<String, String>> left, LocalIndex index, TrackerSession session) {
+    /** Returns whether the key names the first and the last ledger of a bucket's messages, and the value a ledger. */
+    private static boolean isWellFormed(Map.Entry<String, String> bucket) {
+        String[] parts = bucket.getKey().split("_");
+        try {
+            return parts.length == 3 && Long.parseLong(parts[1]) <= Long.parseLong(parts[2]) && bucketId(bucket) >= 0;
+        } catch (NumberFormatException malformed) {
+            return false;
+        }
+    }
+
+    private static long bucketId(Map.Entry<String, String> bucket) {
+        return Long.parseLong(bucket.getValue());
+    }
+
+    /** Imports the next bucket, and then the others, whatever becomes of it. */
+    private void next(ArrayDeque<Map.Entry<String, String>> left, LocalIndex index, Runnable offered) {
         Map.Entry<String, String> bucket = left.poll();
         if (stopped || bucket == null) {
             index.setImporting(false);
             return;
         }
-        long bucketId = Long.parseLong(bucket.getValue());
-        storage.segmentCount(bucketId)
-                .thenCompose(count -> segments(bucketId, 1, count, index, session))
+        // What is thrown, and not only what fails later, must not keep the others from being imported.
+        CompletableFuture.completedFuture(bucket)
+                .thenCompose(each -> storage.segmentCount(bucketId(each)))
+                .thenCompose(count -> segments(bucketId(bucket), 1, count, index, offered))
                 .thenCompose(read -> confirmed(index))
                 .thenCompose(durable -> stopped ? CompletableFuture.completedFuture(null) : remove(bucket))
                 .whenComplete((done, error) -> {
@@ -112,11 +145,11 @@ final class BucketImport {
                         log.warn("[{}] Failed to take over the bucket {} of Pulsar's tracker; it is tried again when the topic"
                                 + " is loaded", name, bucket, error);
                     }
-                    next(left, index, session);
+                    next(left, index, offered);
                 });
     }
 
-    private CompletableFuture<Void> segments(long bucketId, int number, int count, LocalIndex index, TrackerSession session) {
+    private CompletableFuture<Void> segments(long bucketId, int number, int count, LocalIndex index, Runnable offered) {
         if (number > count || stopped) {
             return CompletableFuture.completedFuture(null);
         }
@@ -128,10 +161,10 @@ final class BucketImport {
                             index.addImported(place.ledgerId(), place.entryId(), offer.deliverAtMs());
                         }
                     }
-                    session.offered();
+                    offered.run();
                     return until(() -> index.unconfirmedCount() < UNCONFIRMED_MAX);
                 })
-                .thenCompose(room -> segments(bucketId, number + 1, count, index, session));
+                .thenCompose(room -> segments(bucketId, number + 1, count, index, offered));
     }
 
     /** Waits until everything that was offered is durable: offers are confirmed in their order. */
@@ -158,8 +191,9 @@ final class BucketImport {
         }
     }
 
+    /** Removes the property, and then the bucket's ledger, unless the property is malformed: then nothing says which that is. */
     private CompletableFuture<Void> remove(Map.Entry<String, String> bucket) {
-        return cursor.removeCursorProperty(bucket.getKey())
-                .thenCompose(removed -> storage.delete(Long.parseLong(bucket.getValue())));
+        return cursor.removeCursorProperty(bucket.getKey()).thenCompose(
+                removed -> isWellFormed(bucket) ? storage.delete(bucketId(bucket)) : CompletableFuture.completedFuture(null));
     }
 }

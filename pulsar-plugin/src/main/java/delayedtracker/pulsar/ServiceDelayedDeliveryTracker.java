@@ -233,7 +233,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
 
     @Override
     public void opened() {
-        buckets.start(index, session);
+        buckets.start(index, session::offered);
     }
 
     private void setTimer() {

@@ -5,8 +5,10 @@ import delayedtracker.v1.DeleteTrackerRequest;
 import delayedtracker.v1.DeleteTrackerResponse;
 import delayedtracker.v1.TrackerRef;
 import io.grpc.stub.StreamObserver;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.ServiceConfiguration;
@@ -28,6 +30,12 @@ import org.slf4j.LoggerFactory;
  * deleted or cleared without a tracker.
  */
 public class ServiceDelayedDeliveryTrackerFactory extends BucketDelayedDeliveryTrackerFactory {
+    /** Makes a tracker, as its constructor does. */
+    @FunctionalInterface
+    interface NewTracker {
+        DelayedDeliveryTracker make() throws RecoverDelayedDeliveryTrackerException;
+    }
+
     private static final Logger log = LoggerFactory.getLogger(ServiceDelayedDeliveryTrackerFactory.class);
 
     private final InMemoryDelayedDeliveryTrackerFactory memory = new InMemoryDelayedDeliveryTrackerFactory();
@@ -57,22 +65,42 @@ public class ServiceDelayedDeliveryTrackerFactory extends BucketDelayedDeliveryT
     public DelayedDeliveryTracker newTracker(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
         TrackerChoice choice = TrackerChoice.of(dispatcher, settings.tracker());
         if (choice == TrackerChoice.PULSAR) {
-            return super.newTracker(dispatcher);
+            return orInMemory(dispatcher, () -> super.newTracker(dispatcher));
         }
         // The cursor of a reader, or of another subscription that is not durable, is gone with its broker.
         if (choice == TrackerChoice.MEMORY || !dispatcher.getCursor().isDurable()) {
             return memory.newTracker(dispatcher);
         }
         ServiceConfiguration broker = pulsar.getConfig();
+        return orInMemory(dispatcher, () -> new ServiceDelayedDeliveryTracker(
+                dispatcher, broker.getDelayedDeliveryTickTimeMillis(), broker.isDelayedDeliveryDeliverAtTimeStrict(),
+                settings, connection, buckets, "pulsar broker " + pulsar.getBrokerId()));
+    }
+
+    private DelayedDeliveryTracker orInMemory(AbstractPersistentDispatcherMultipleConsumers dispatcher, NewTracker wanted) {
+        return orInMemory(dispatcher.getName(), dispatcher.getCursor(), wanted, () -> memory.newTracker(dispatcher));
+    }
+
+    /**
+     * Makes a tracker, or one in memory if Pulsar's class, of which each is one, cannot be made: it throws all kinds of
+     * exceptions if a property of a bucket is malformed. One that leaves this factory would end the dispatcher's reading.
+     */
+    static DelayedDeliveryTracker orInMemory(
+            String name, ManagedCursor cursor, NewTracker wanted, Supplier<DelayedDeliveryTracker> inMemory) {
         try {
-            return new ServiceDelayedDeliveryTracker(
-                    dispatcher, broker.getDelayedDeliveryTickTimeMillis(), broker.isDelayedDeliveryDeliverAtTimeStrict(),
-                    settings, connection, buckets, "pulsar broker " + pulsar.getBrokerId());
-        } catch (RecoverDelayedDeliveryTrackerException impossible) {
-            // Pulsar's tracker, of which ours is one, has nothing to recover.
-            log.error("[{}] No tracker of the service; the broker's memory tracks", dispatcher.getName(), impossible);
-            return memory.newTracker(dispatcher);
+            return wanted.make();
+        } catch (RecoverDelayedDeliveryTrackerException | RuntimeException error) {
+            log.error("[{}] {}", name, whyInMemory(BucketImport.malformed(cursor)), error);
+            return inMemory.get();
         }
+    }
+
+    /** Says what is not imported, and what the operator can do. */
+    static String whyInMemory(Map<String, String> malformed) {
+        String cause = malformed.isEmpty() ? "" : " These properties of its cursor are malformed: " + malformed
+                + ". \"delayed-tracker pulsar repair\" removes them while the topic is not loaded.";
+        return "Pulsar's tracker cannot be made, on which every other builds. The broker's memory tracks, until the topic is"
+                + " loaded again; delayed messages are read from the topic, and buckets are neither read nor taken over." + cause;
     }
 
     /** Removes what Pulsar's tracker and the service have of a subscription without a tracker, which is cleared or deleted. */
