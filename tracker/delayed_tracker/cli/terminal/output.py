@@ -9,7 +9,7 @@ import enum
 import errno
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -95,8 +95,33 @@ def jsonable(value: object) -> Json:
 def print_json(value: object) -> None:
     """Print one JSON document on stdout."""
     stream = _stdout()
-    stream.write(printable_json(json.dumps(jsonable(value), indent=2, ensure_ascii=_escapes_needed())) + "\n")
+    stream.write(_document(value) + "\n")
     stream.flush()
+
+
+def print_json_in_parts(fields: Mapping[str, object], more: Callable[[], Mapping[str, object]]) -> None:
+    """Print one JSON object: ``fields`` are on stdout when ``more`` is called, and the fields that it returns follow.
+
+    Neither may be empty. If ``more`` raises, the object ends with ``fields``.
+    """
+    stream = _stdout()
+    stream.write(_document(fields).removesuffix("\n}"))
+    stream.flush()
+    end = "\n}"
+    try:
+        end = "," + _document(more()).removeprefix("{")
+    finally:
+        stream.write(end + "\n")
+        stream.flush()
+
+
+def flush_answer() -> None:
+    """Write out what was printed on stdout. Raises OSError if it cannot be written."""
+    _stdout().flush()
+
+
+def _document(value: object) -> str:
+    return printable_json(json.dumps(jsonable(value), indent=2, ensure_ascii=_escapes_needed()))
 
 
 def print_json_lines(values: Iterable[object]) -> None:
