@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from delayed_tracker.core.values.errors import DelayedTrackerError
+from delayed_tracker.files.ownership import give_owner
 
 
 class LockFile:
@@ -45,6 +46,10 @@ class LockFile:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return cls(descriptor)
+
+    def give_owner(self, place: Path) -> None:
+        """Give the lock file the owner of the file that it protects; see :func:`ownership.give_owner`. Raises OSError."""
+        give_owner(self._descriptor, place)
 
     def release(self) -> None:
         """Release the lock; must be called only once."""

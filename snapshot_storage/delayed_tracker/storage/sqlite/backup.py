@@ -59,8 +59,8 @@ def backup_storage(
             names = [name for name, _ in files_of(target)][: len(readers)]
             drafts = undo.enter_context(drafts_of(names))
             copy_content(list(zip(readers, drafts, strict=True)), progress)
-            for draft in drafts:
-                copy_access(path, draft)
+            for draft, name in zip(drafts, names, strict=True):
+                copy_access(path, draft, name)
             publish(drafts, target)
     return names
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from delayed_tracker.files.ownership import give_owner
 from delayed_tracker.files.syncing import sync
 from delayed_tracker.storage.sqlite.add_log import log_path_of
 from delayed_tracker.storage.sqlite.file_schema import FileSchema
@@ -98,6 +99,15 @@ def _remove(path: Path) -> None:
         name.unlink(missing_ok=True)
 
 
-def copy_access(source: Path, target: Path) -> None:
-    """Give a file the permissions of another. Raises OSError."""
-    shutil.copymode(source, target)
+def copy_access(source: Path, draft: Path, place: Path) -> None:
+    """Give a draft the permissions of ``source`` and, as root, the owner of the file at ``place`` or of its directory.
+
+    Raises:
+        OSError: a file cannot be read or changed.
+    """
+    shutil.copymode(source, draft)
+    descriptor = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        give_owner(descriptor, place)
+    finally:
+        os.close(descriptor)

@@ -26,16 +26,22 @@ def lock_path_of(path: Path) -> Path:
 
 
 def lock_path(path: Path) -> LockFile:
-    """Lock the lock file of a storage path.
+    """Lock the lock file of a storage path. If root makes it, it gets the owner of the storage, or of the directory.
 
     Raises:
         StorageInUse: it is taken; the message names the process.
         OSError: the lock file cannot be created, or the file system has no locks.
     """
-    return LockFile.acquire(
+    lock = LockFile.acquire(
         lock_path_of(path),
         lambda holder: StorageInUse(f"{holder} has {path} open already; stop it, or give this one another path"),
     )
+    try:
+        lock.give_owner(path)
+    except OSError:
+        lock.release()
+        raise
+    return lock
 
 
 FileId = tuple[int, int]

@@ -75,8 +75,8 @@ def restore_storage(
                 f"{backup} is damaged ({_first_of(damage)}); name another backup, or give --accept-damage to restore the rest"
             )
         with storage_errors(target):
-            for draft in drafts:
-                copy_access(backup, draft)
+            for draft, name in zip(drafts, names, strict=True):
+                copy_access(backup, draft, name)
                 sync(draft)
             publish(drafts, target)
     return Restored(tuple(names), tracker_count, damage)
