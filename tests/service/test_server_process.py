@@ -1,8 +1,11 @@
 """The service as a process of its own: signals, the ready file and log lines, from a supervisor's view."""
 
 import asyncio
+import contextlib
 import json
+import os
 import signal
+import sqlite3
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
@@ -14,9 +17,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from delayed_tracker.storage.sqlite.lock import lock_path_of
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.harness.service_process import next_line
+from tests.snapshot_storage.sqlite.sqlite_files import started
 
 SERVE = """
 import asyncio, sys
@@ -135,3 +140,57 @@ async def test_listening_beyond_loopback_is_warned_about(tmp_path: Path):
         row = await next_line(process, "reachable from other machines without TLS or authentication")
         assert row["key"] == "grpcListenAddress"
         assert row["level"] == "warning"
+
+
+@asynccontextmanager
+async def starting(*overrides: str) -> AsyncIterator[Process]:
+    """Run ``delayed-tracker serve`` with a short grace period."""
+    pairs = ("grpcListenAddress=127.0.0.1:0", "httpListenAddress=127.0.0.1:0", "shutdownGraceMillis=2000", *overrides)
+    options = [option for each in pairs for option in ("--set", each)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "delayed_tracker.cli", "serve", "--json", *options, stderr=PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_a_start_that_reads_ledgers(tmp_path: Path, number: signal.Signals):
+    """A thread that waits for a file holds up neither the closing of the storage nor the exit with 0."""
+    (tmp_path / "bookie" / "current").mkdir(parents=True)
+    os.mkfifo(tmp_path / "metadata.jsonl")
+    ledgers = f"bookkeeper+file:{tmp_path / 'bookie'}?metadata={tmp_path / 'metadata.jsonl'}"
+    storage = tmp_path / "tracker.db"
+    async with starting(f"bucketSnapshotStorageUrl=sqlite:{storage}", f"ledgerSourceUrl={ledgers}") as process:
+        await next_line(process, "opening ledgers")
+        process.send_signal(number)
+        await next_line(process, "stopping before the service has started")
+        await next_line(process, "stopped")
+        async with asyncio.timeout(30):
+            assert await process.wait() == 0
+    assert not storage.with_name("tracker.db-wal").exists()
+
+
+async def test_a_signal_ends_a_start_whose_storage_hangs(tmp_path: Path):
+    """A storage that answers nothing, not even its close, is left when the grace period ends."""
+    storage = tmp_path / "tracker.db"
+    async with started(storage):
+        pass
+    with contextlib.closing(sqlite3.connect(storage, isolation_level=None)) as other_program:
+        other_program.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other_program.execute("BEGIN EXCLUSIVE")
+        lock_path_of(storage).unlink()
+        async with starting(f"bucketSnapshotStorageUrl=sqlite:{storage}") as process:
+            async with asyncio.timeout(60):
+                while not lock_path_of(storage).exists():
+                    await asyncio.sleep(0)
+                    assert process.returncode is None
+            process.send_signal(signal.SIGTERM)
+            await next_line(process, "what the start had opened did not close in time")
+            await next_line(process, "stopped")
+            async with asyncio.timeout(30):
+                assert await process.wait() == 0

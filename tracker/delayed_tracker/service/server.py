@@ -355,8 +355,11 @@ async def serve(
     clock: Clock | None = None,
     ready_file: Path | None = None,
     reread: Callable[[], Settings] | None = None,
-) -> BoundAddresses:
-    """Run the service until SIGTERM or SIGINT. Return its addresses when everything is closed.
+    end_within: Callable[[float], object] | None = None,
+) -> BoundAddresses | None:
+    """Run the service until SIGTERM or SIGINT. Return its addresses when everything is closed; None if it never answered.
+
+    A signal during the start ends the start, and closes what it had opened.
 
     Args:
         settings: all settings; nothing else is read.
@@ -364,6 +367,8 @@ async def serve(
         ready_file: written when calls are answered (``BoundAddresses.to_json``), removed at the end. One that a killed
             service left is removed at once; that of a running service is replaced when this one answers.
         reread: reads the settings again from their sources at SIGHUP; None ignores SIGHUP.
+        end_within: called with seconds, the rest of the grace period, if a signal has ended the start: threads may still wait for
+            a file or a storage, and the interpreter for them.
 
     Raises:
         DelayedTrackerError: the service could not start. ``delayed_tracker.cli.exit_codes`` maps each error to an exit
@@ -381,13 +386,17 @@ async def serve(
     reloading = asyncio.create_task(reloader.run())
     with handled({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reloader.ask}):
         try:
-            bound = await server.start()
-            keep_loaded_objects()
-            _warn_of_open_addresses(bound, has_authentication=settings.security.authentication_enabled)
-            ready.write(f"{bound.to_json()}\n")
-            _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage.storage_url)
-            await stop.wait()
-            _log.info("stopping", grace_ms=server.settings.server.shutdown_grace_ms)
+            bound = await _start_unless(stop, server)
+            if bound is not None:
+                keep_loaded_objects()
+                _warn_of_open_addresses(bound, has_authentication=settings.security.authentication_enabled)
+                ready.write(f"{bound.to_json()}\n")
+                _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage.storage_url)
+                await stop.wait()
+                _log.info("stopping", grace_ms=server.settings.server.shutdown_grace_ms)
+            elif end_within is not None:
+                grace_ms = settings.server.shutdown_grace_ms
+                end_within((grace_ms - drain_ms_of(grace_ms)) / 1_000)
         finally:
             ready.remove()
             await server.stop()
@@ -395,6 +404,33 @@ async def serve(
             await asyncio.wait([reloading])
     _log.info("stopped")
     return bound
+
+
+async def _start_unless(stop: asyncio.Event, server: TrackerServer) -> BoundAddresses | None:
+    """Start the service; None if ``stop`` is set before it has started: what it had opened is then closed, as far as time allows.
+
+    Raises: the errors of :meth:`TrackerServer.start`.
+    """
+    starting, stopping = asyncio.create_task(server.start()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        starting.cancel()
+        await asyncio.wait([starting])
+        raise
+    finally:
+        stopping.cancel()
+    if starting.done():
+        return starting.result()
+    starting.cancel()
+    grace_ms = server.settings.server.shutdown_grace_ms
+    _log.info("stopping before the service has started", grace_ms=grace_ms)
+    await asyncio.wait([starting], timeout=drain_ms_of(grace_ms) / 1_000)
+    if not starting.done():
+        _log.warning("what the start had opened did not close in time", storage=server.settings.storage.storage_url)
+    elif not starting.cancelled() and (error := starting.exception()) is not None:
+        _log.warning("the start failed while it was ended", error=str(error))
+    return None
 
 
 def _warn_of_open_addresses(bound: BoundAddresses, *, has_authentication: bool) -> None:

@@ -1,7 +1,10 @@
 """Command ``delayed-tracker serve``: runs the service in the foreground until SIGTERM or SIGINT."""
 
 import asyncio
+import os
 import signal
+import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -58,4 +61,20 @@ def serve(
     if loaded.ignored:
         log = structlog.stdlib.get_logger("delayed_tracker.service")
         log.info("unused keys ignored", file=str(broker_conf), count=len(loaded.ignored), keys=loaded.ignored)
-    asyncio.run(run_service(loaded.settings, ready_file=ready_file, reread=lambda: read().settings))
+    asyncio.run(
+        run_service(
+            loaded.settings, ready_file=ready_file, reread=lambda: read().settings, end_within=_end_process_within
+        )
+    )
+
+
+def _end_process_within(seconds: float) -> None:
+    """End the process with 0 after that time, if it has not ended by itself: a thread that reads may read for ever."""
+
+    def end() -> None:
+        sys.stderr.flush()
+        os._exit(0)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
