@@ -151,7 +151,8 @@ def test_claims_of_roles():
     """The role may be another claim, or the first of a list, as in Pulsar."""
     assert verifier(token_auth_claim="user").verify(token(user="a")).role == "a"
     assert verifier().verify(token(["first", "second"])).role == "first"
-    for role in (None, "", [], [1], 7, {"a": 1}, "x" * 2_000):
+    assert verifier().verify(token("é" * 512)).role == "é" * 512
+    for role in (None, "", [], [1], 7, {"a": 1}, "x" * 1_025, "é" * 513, "\ud800"):
         with pytest.raises(Unauthenticated, match="is no role"):
             verifier().verify(token(role) if role is not None else token(None))
 

@@ -99,6 +99,13 @@ class TokenVerifier:
         role = claims.get(claim)
         if isinstance(role, list) and role:
             role = role[0]
-        if not isinstance(role, str) or not role or len(role) > ROLE_BYTES_MAX:
+        if not isinstance(role, str) or not role or not _is_name(role):
             raise Unauthenticated(f"the token's claim {claim} is no role")
         return role
+
+
+def _is_name(role: str) -> bool:
+    try:
+        return len(role.encode()) <= ROLE_BYTES_MAX
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
+        return False
