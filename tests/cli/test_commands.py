@@ -100,6 +100,22 @@ def test_config_prints_every_value_with_its_origin(command, tmp_path):
     assert "logLevel" in command("config").out
 
 
+def test_config_refuses_authorization_by_a_class_of_pulsar(command, tmp_path):
+    """The class of a broker.conf grants nothing here: config says what to write instead, unless it is not used."""
+    path = tmp_path / "broker.conf"
+    provider = "org.apache.pulsar.broker.authorization.PulsarAuthorizationProvider"
+    path.write_text(f"authorizationEnabled=false\nauthorizationProvider={provider}\n")
+    assert command("config", "--broker-conf", str(path)).status == 0
+    path.write_text(
+        "authenticationEnabled=true\nauthenticationProviders=tls\nauthorizationEnabled=true\n"
+        f"authorizationProvider={provider}\n"
+    )
+    ran = command("config", "--broker-conf", str(path))
+    assert ran.status == ExitCode.USAGE
+    assert f"{path}:4: authorizationProvider={provider}: set it to rules, and authorizationRulesFilePath" in ran.err
+    assert command("config", "--broker-conf", str(path), "--set", "authorizationProvider=rules").status == 0
+
+
 def test_config_takes_a_broker_conf_and_lists_what_it_ignores(command, tmp_path):
     """Values of a broker.conf are used, and its other keys are listed on stderr."""
     path = tmp_path / "broker.conf"

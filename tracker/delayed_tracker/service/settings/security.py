@@ -7,6 +7,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.settings.keys import Group, Section, setting
 
 _PULSAR_PROVIDERS: Final = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
+_PULSAR_CLASSES: Final = "org.apache.pulsar."
 PROVIDERS: Final = {
     "token": "token",
     "tls": "tls",
@@ -102,7 +103,7 @@ class SecuritySettings(Section):
         "authorizationProvider",
         Group.SECURITY,
         "What grants actions: rules, the file authorizationRulesFilePath, or another entry point of the group "
-        "delayed_tracker.authorization.",
+        "delayed_tracker.authorization. A class of Pulsar is refused if authorizationEnabled is true, and not used otherwise.",
     )
     authorization_rules_file_path: str = setting(
         "",
@@ -136,6 +137,12 @@ class SecuritySettings(Section):
             raise InvalidInput("authenticationProviders", "token", "set tokenSecretKey or tokenPublicKey, too")
         if self.authorization_enabled and not self.authentication_enabled:
             raise InvalidInput("authorizationEnabled", True, "set authenticationEnabled=true, too")
+        if self.authorization_enabled and self.authorization_provider.startswith(_PULSAR_CLASSES):
+            raise InvalidInput(
+                "authorizationProvider",
+                self.authorization_provider,
+                "set it to rules, and authorizationRulesFilePath to a file of rules: classes of Pulsar do not run here",
+            )
         if self.quotas_file_path and not self.authentication_enabled:
             raise InvalidInput("quotasFilePath", self.quotas_file_path, "set authenticationEnabled=true, too")
         if bool(self.token_audience) != bool(self.token_audience_claim):
