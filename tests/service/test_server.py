@@ -70,6 +70,22 @@ async def test_a_started_service_answers_on_both_edges():
             assert "delayed_tracker_open_trackers 1\n" in (await http.get(f"http://{bound.http}/metrics")).text
 
 
+async def test_a_reload_reaches_the_number_of_health_watches():
+    """After grpcStreamsMax was raised, watches are refused at the new number."""
+    async with (
+        running(settings(grpc_streams_max=1)) as (server, bound),
+        grpc.aio.insecure_channel(str(bound.grpc)) as channel,
+    ):
+        stub = health_pb2_grpc.HealthStub(channel)
+        watches = [stub.Watch(health_pb2.HealthCheckRequest())]
+        assert (await watches[0].read()).status == SERVING
+        assert (await stub.Watch(health_pb2.HealthCheckRequest()).code()) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        server.apply(settings(grpc_streams_max=2))
+        watches.append(stub.Watch(health_pb2.HealthCheckRequest()))
+        assert (await watches[1].read()).status == SERVING
+        assert (await stub.Watch(health_pb2.HealthCheckRequest()).code()) is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 async def test_health_calls_that_send_nothing_hold_up_no_other_call():
     """They need no credential, and have room and a number of streams of their own."""
     async with (

@@ -48,7 +48,7 @@ class ServiceLimits:
     receive_max_ms: int = 30_000
     """Longest wait of a call to be read, and again for its request to arrive; then it is refused with OVERLOADED."""
     streams_max: int = 2_000
-    """Streams open at once in the whole service; more are refused with OVERLOADED."""
+    """Streams that add, import or read memberships open at once in the whole service; more are refused with OVERLOADED."""
     trackers_max: int = 100_000
     """Trackers open at once; more are refused with OVERLOADED."""
     lease_default_ms: int = 30_000
@@ -56,7 +56,7 @@ class ServiceLimits:
     lease_max_ms: int = 43_200_000
     """Longest lease that a poll may request."""
     leased_positions_max: int = 1_000_000
-    """Positions of one tracker leased at once; more are refused with LEASES_EXHAUSTED."""
+    """Positions of one tracker leased at once; at the limit, polls are refused with LEASES_EXHAUSTED."""
     unstored_indexes_max: int = 4_000_000
     """Unstored indexes of all trackers. At the limit, adds wait or are refused with OVERLOADED."""
     tracker_unstored_indexes_max: int = 2_000_000

@@ -22,6 +22,7 @@ import structlog
 from grpc_health.v1 import health
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.admission.request_admission import RequestAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.exposition.exporter import Names, ServiceMetrics
 from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
@@ -29,7 +30,7 @@ from delayed_tracker.service.grpc.listening import add_addresses, make_server
 from delayed_tracker.service.grpc.methods import serve_ledgers, serve_tracker
 from delayed_tracker.service.grpc.reflection import Reflection
 from delayed_tracker.service.grpc.servicer import TrackerServicer
-from delayed_tracker.service.grpc.standard_methods import serve_health, serve_reflection, standard_admission
+from delayed_tracker.service.grpc.standard_methods import serve_health, serve_reflection, standard_limits
 from delayed_tracker.service.http.access import GuardedTopics
 from delayed_tracker.service.http.application import build_app, build_health_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
@@ -145,6 +146,7 @@ class TrackerServer:
             log_is_apart=bool(settings.storage.add_log_url),
         )
         self.trackers.calls.spans = self._tracing
+        self._standard_limits = standard_limits(settings.service_limits())
         self._loop_lag = LoopLag(self.trackers.instruments.loop_lag)
         self._kernels = KernelLoader()
         self._freed_memory = MemoryTrimmer(trim=trim_of_this_process())
@@ -229,6 +231,7 @@ class TrackerServer:
         """Apply settings that differ from the present ones only in reloadable keys."""
         before, self.settings = self.settings, settings
         self.trackers.service_limits.adopt(settings.service_limits())
+        self._standard_limits.adopt(standard_limits(settings.service_limits()))
         self.trackers.limits_changed()
         if self._http is not None:
             self._http.set_client_timeout(settings.server.http_client_timeout_ms)
@@ -318,7 +321,7 @@ class TrackerServer:
         server = make_server(self.settings, connections_max)
         serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls, self._guard)
         serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls, self._guard)
-        admission = standard_admission(self.trackers.service_limits)
+        admission = RequestAdmission(self._standard_limits)
         serve_health(self.health, server, admission)
         names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME)
         serve_reflection(Reflection(names, self.trackers.calls), server, admission, self._guard)

@@ -36,14 +36,15 @@ _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 Behaviour = Callable[[Context], Awaitable[Any]]
 
 
-def standard_admission(limits: ServiceLimits) -> RequestAdmission:
-    """Return the room for requests of health and reflection, and the number of their streams."""
-    return RequestAdmission(
-        replace(
-            limits,
-            request_bytes_in_flight_max=_SEATS * limits.message_bytes_max,
-            receive_max_ms=min(_RECEIVE_MAX_MS, limits.receive_max_ms),
-        )
+def standard_limits(limits: ServiceLimits) -> ServiceLimits:
+    """Return the limits of health and reflection: of their room for requests, and of the number of their streams.
+
+    They are an object of their own, which must adopt new limits of the service as the service's own does.
+    """
+    return replace(
+        limits,
+        request_bytes_in_flight_max=_SEATS * limits.message_bytes_max,
+        receive_max_ms=min(_RECEIVE_MAX_MS, limits.receive_max_ms),
     )
 
 

@@ -69,7 +69,9 @@ IN_FLIGHT_REFUSED: Final = Family(
     _DIRECTIONS,
 )
 OPEN_STREAMS: Final = Family(
-    "delayed_tracker_open_streams", _GAUGE, "Streams open now, watches of health and reflection included."
+    "delayed_tracker_open_streams",
+    _GAUGE,
+    "Streams open now that grpcStreamsMax counts, without watches of health and reflection.",
 )
 RECOVERING: Final = Family(
     "delayed_tracker_recovering_trackers", _GAUGE, "Trackers being recovered now, or waiting for their turn."

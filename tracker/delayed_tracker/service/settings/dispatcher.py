@@ -65,7 +65,7 @@ class DispatcherSettings(Section):
         1_000_000,
         "leasedPositionsMax",
         Group.DISPATCHER,
-        "Positions of one tracker that are leased at the same time; a poll for more is refused.",
+        "Positions of one tracker that are leased at the same time; a poll gets what is left, and is refused if nothing is.",
         unit="positions",
         minimum=1,
         maximum=1_000_000_000,

@@ -42,6 +42,7 @@ class Form(enum.Enum):
     NUMBER = "a whole number"
     TEXT = "text"
     ADDRESSES = "addresses, divided by commas: host:port, tls://host:port or mtls://host:port"
+    PLAIN_ADDRESS = "one address: host:port"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class SettingKey:
                 raise InvalidInput(self.key, value, f"give {self.allowed}")
         if self.choices and value not in self.choices.values():
             raise InvalidInput(self.key, value, f"give one of {self.allowed}")
-        if self.form is Form.ADDRESSES:
+        if self.form in {Form.ADDRESSES, Form.PLAIN_ADDRESS}:
             try:
                 is_missing = not parse_addresses(str(value)) and bool(self.default)
             except ValueError:
@@ -156,18 +157,16 @@ def setting(
     maximum: int = INT64_MAX,
     special_value: tuple[int, str] | None = None,
     choices: Mapping[str, str] | None = None,
-    addresses: bool = False,
+    form: Form = Form.TEXT,
     unsupported_reason: str = "",
     reloadable: bool = False,
     secret: bool = False,
 ) -> _Value:
-    """Declare a dataclass field that is a configuration key. Its form follows from the type of ``default``."""
+    """Declare a dataclass field that is a configuration key. ``form`` is of texts; others follow from the type of ``default``."""
     if isinstance(default, bool):
         form = Form.SWITCH
     elif isinstance(default, int):
         form = Form.NUMBER
-    else:
-        form = Form.ADDRESSES if addresses else Form.TEXT
     declared = SettingKey(
         key=key,
         default=default,

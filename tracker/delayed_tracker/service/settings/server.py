@@ -6,7 +6,7 @@ from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.settings.address import ListenAddress, parse_addresses
-from delayed_tracker.service.settings.keys import Group, Section, setting
+from delayed_tracker.service.settings.keys import Form, Group, Section, setting
 
 GRPC_KEEPALIVE_MS: Final = 30_000
 """A connection to the gRPC port that is silent for this long is probed, and clients may probe this often."""
@@ -25,14 +25,14 @@ class ServerSettings(Section):
         Group.SERVER,
         "Where dispatchers connect. tls://host:port takes TLS connections, mtls://host:port those with a client certificate; "
         "several are divided by commas. Port 0 takes any free one.",
-        addresses=True,
+        form=Form.ADDRESSES,
     )
     http_listen_address: str = setting(
         "127.0.0.1:7651",
         "httpListenAddress",
         Group.SERVER,
         "Where /metrics, /health/live, /health/ready and getMessageIdByIndex answer; as grpcListenAddress.",
-        addresses=True,
+        form=Form.ADDRESSES,
     )
     health_listen_address: str = setting(
         "",
@@ -40,7 +40,7 @@ class ServerSettings(Section):
         Group.SERVER,
         "One more address for probes without a certificate: /health/live and /health/ready alone, in plain HTTP, from any "
         "machine. Empty: none.",
-        addresses=True,
+        form=Form.PLAIN_ADDRESS,
     )
     allow_insecure_listen: bool = setting(
         False,
@@ -99,8 +99,9 @@ class ServerSettings(Section):
         2_000,
         "grpcStreamsMax",
         Group.SERVER,
-        "Streams that are open at the same time: AddMessagesStream, ImportSnapshots, watches of health and reflection; one "
-        "more is refused. Each may send a message of grpcMessageBytesMax after small ones, unannounced.",
+        "Streams of AddMessagesStream, ImportSnapshots and StreamMembership that are open at the same time; one more is "
+        "refused. As many watches of health and reflection together may be open beside them. Each stream that adds or imports "
+        "may send a message of grpcMessageBytesMax after small ones, unannounced.",
         unit="streams",
         minimum=1,
         maximum=1_000_000,
