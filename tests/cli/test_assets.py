@@ -1,6 +1,7 @@
 """Tests of the command that writes the service's files and overwrites no other ones."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ NAMES = sorted(
         "conf/kubernetes/**/*.yaml",
         "conf/prometheus/*.yml",
         "conf/systemd/*",
+        "docs/runbooks.md",
         "grafana/dashboards/*.json",
     )
     for path in ROOT.glob(pattern)
@@ -80,3 +82,15 @@ def test_a_place_that_takes_no_files_is_named(command, tmp_path, blocked):
     assert ran.err.count("\n") == 1
     assert "name a directory that can be written" in ran.err
     assert files_below(tmp_path) == before
+
+
+def test_the_runbooks_of_alerts_are_written_beside_them(command, tmp_path):
+    """Each runbook_url of the alerts is a heading of a file below the same directory."""
+    assert command("assets", str(tmp_path)).status == 0
+    rules = (tmp_path / "conf/prometheus/alerting_rules.yml").read_text("utf-8")
+    urls = set(re.findall(r"runbook_url: (\S+)", rules))
+    assert urls
+    for url in urls:
+        path, _, anchor = url.partition("#")
+        headings = re.findall(r"^## (.+)$", (tmp_path / path).read_text("utf-8"), re.MULTILINE)
+        assert anchor in {re.sub(r"[^a-z0-9 -]", "", each.lower()).replace(" ", "-") for each in headings}

@@ -20,6 +20,7 @@ _PARTS: Final = (
     ("conf/kubernetes/prometheus-operator", "*.yaml"),
     ("conf/prometheus", "*.yml"),
     ("conf/systemd", "*.*"),
+    ("docs", "runbooks.md"),
     ("grafana/dashboards", "*.json"),
 )
 """Directory and pattern of the files, the same in a checkout and in the wheel."""
@@ -63,8 +64,8 @@ def assets(
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the configuration file with all defaults, rules and alerts for Prometheus, dashboards for Grafana, and files
-    for systemd and Kubernetes.
+    """Write the configuration file with all defaults, rules and alerts for Prometheus with their runbooks, dashboards for
+    Grafana, and files for systemd and Kubernetes.
 
     If a file exists and differs, nothing is written, unless --force is given.
 
