@@ -256,8 +256,9 @@ class TrackerSession(TrackerView):
     def close(self) -> None:
         """Send the buffered adds, then unload the tracker: its leases end, its snapshots stay.
 
-        The replay of the next dispatcher adds the positions that no snapshot contains. Closing a session that was
-        closed, deleted or left does nothing; if the end of a session failed, it can be repeated.
+        Positions that no snapshot contains come from the add log at the next open; without durable adds
+        (``trackerDurableAdds=false``), from the replay of the next dispatcher. Closing a session that was closed, deleted
+        or left does nothing; if the end of a session failed, it can be repeated.
         """
         if not self._end.is_complete:
             self._unload(self._rules.close())
