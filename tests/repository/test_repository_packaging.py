@@ -135,6 +135,7 @@ def test_an_installed_service_brings_its_files(wheel: zipfile.ZipFile, tmp_path:
         "conf/kubernetes/prometheus-operator/service-monitor.yaml",
         "conf/prometheus/alerting_rules.yml",
         "conf/systemd/delayed-tracker.service",
+        "docs/runbooks.md",
         "grafana/dashboards/overview.json",
     }
     assert len(found) == len(result.stdout.splitlines())
