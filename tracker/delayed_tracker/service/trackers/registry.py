@@ -582,7 +582,11 @@ class TrackerRegistry:
         if not tasks:
             return True
         ending = asyncio.ensure_future(asyncio.wait(tasks))
-        timer = self.clock.call_later(ms, ending.cancel)
+
+        def out_of_time() -> None:
+            ending.cancel()
+
+        timer = self.clock.call_later(ms, out_of_time)
         await asyncio.wait([ending])
         timer.cancel()
         return not ending.cancelled()
