@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.plugin.installation import Installation
 from tests.cluster.plugin.test_delivery import assert_delivered, settle
 from tests.cluster.pulsar.servers.admin import wait_until
-from tests.cluster.pulsar.servers.broker import HOUR_MS, now_ms
+from tests.cluster.pulsar.servers.broker import BUCKET_PROPERTY, HOUR_MS, now_ms
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -52,6 +52,38 @@ def test_messages_of_taken_over_buckets_come_once_and_in_time(installed: Install
     assert sum(count > 1 for count in counts.values()) < 1_000
     settle(installed, topic, tracked=0)
     wait_until(lambda: broker.buckets(topic, "worker") == {})
+
+
+@pytest.mark.parametrize(("ledgers", "value"), [("0_0", "many"), ("0", "1")])
+def test_a_malformed_property_of_a_bucket_does_not_block_the_subscription(
+    installed: Installation, ledgers: str, value: str
+):
+    """The broker's memory tracks, and says why, until the property is gone: then the service takes over what there is."""
+    broker, topic = installed.broker, installed.broker.new_topic("malformed")
+    broker.admin.create(topic, {"delayedTracker": "pulsar"})
+    consumer = broker.clients.subscribe(topic, "worker")
+    ids = broker.clients.produce(topic, [now_ms() + HOUR_MS + number for number in range(2_000)])
+    wait_until(lambda: len(broker.buckets(topic, "worker")) >= 2)
+    broker.admin.set_property(topic, "delayedTracker", "service")
+    consumer.close()
+    broker.admin.unload(topic)
+    broker.set_bucket(topic, "worker", f"{BUCKET_PROPERTY}{ledgers}", value)
+
+    before = broker.log_size()
+    consumer = broker.clients.subscribe(topic, "worker")
+    soon = broker.clients.produce(topic, [now_ms() + 3_000] * 10)
+    assert_delivered([consumer], soon)
+    wait_until(lambda: broker.admin.delayed(topic, "worker") == len(ids))
+    assert broker.log_lines(f"malformed: .*{BUCKET_PROPERTY}{ledgers}={value}.*pulsar repair", before)
+    assert not installed.has_tracker(topic, "worker")
+
+    consumer.close()
+    broker.admin.unload(topic)
+    broker.set_bucket(topic, "worker", f"{BUCKET_PROPERTY}{ledgers}", None)
+    consumer = broker.clients.subscribe(topic, "worker")
+    settle(installed, topic, tracked=len(ids))
+    wait_until(lambda: broker.buckets(topic, "worker") == {})
+    assert consumer.received() == []
 
 
 @pytest.mark.parametrize("choice", ["pulsar", "memory"])
