@@ -79,7 +79,8 @@ class LedgerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetLastMessagePosition(self, request, context):
-        """The last message of a topic.
+        """The last message of a topic, of any kind: also a marker of a transaction, or a message of one that is open or aborted,
+        neither of which a consumer ever gets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
