@@ -110,6 +110,15 @@ async def polling(service: ServiceProcess, stdout: int, *options: str) -> asynci
     )  # fmt: skip
 
 
+async def until_full(reading: int, process: asyncio.subprocess.Process) -> None:
+    """Return when a command has filled its pipe, and waits for a reader."""
+    size = fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ)
+    async with asyncio.timeout(60):
+        while int.from_bytes(fcntl.ioctl(reading, termios.FIONREAD, bytes(4)), sys.byteorder) < size:
+            await asyncio.sleep(0)
+            assert process.returncode is None
+
+
 async def counts(service: ServiceProcess) -> tuple[int, int, int]:
     """Return how many positions are pending, leased and acknowledged."""
     async with DelayedTrackerClient.connect(service.grpc_address) as client:
@@ -135,12 +144,9 @@ async def test_ctrl_c_while_a_poll_prints_acknowledges_nothing(service):
     await delayed(service, count)
     reading, writing = os.pipe()
     try:
-        size = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4_096)
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4_096)
         process = await polling(service, writing, "--max", str(count), "--then", "ack", "--json")
-        async with asyncio.timeout(60):
-            while int.from_bytes(fcntl.ioctl(reading, termios.FIONREAD, bytes(4)), sys.byteorder) < size:
-                await asyncio.sleep(0)
-                assert process.returncode is None
+        await until_full(reading, process)
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
     finally:
@@ -168,15 +174,12 @@ async def test_a_poll_that_is_fenced_before_the_ack_prints_a_whole_document(serv
     await delayed(service, count)
     reading, writing = os.pipe()
     try:
-        size = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4_096)
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4_096)
         process = await polling(service, writing, "--max", str(count), "--then", "ack", "--json")
     finally:
         os.close(writing)
     with os.fdopen(reading, "rb") as stdout:
-        async with asyncio.timeout(60):
-            while int.from_bytes(fcntl.ioctl(reading, termios.FIONREAD, bytes(4)), sys.byteorder) < size:
-                await asyncio.sleep(0)
-                assert process.returncode is None
+        await until_full(reading, process)
         async with (
             DelayedTrackerClient.connect(service.grpc_address) as client,
             await client.open_tracker(TOPIC, "sub-1"),

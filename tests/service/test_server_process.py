@@ -52,15 +52,22 @@ pytestmark = pytest.mark.slow
 
 
 @asynccontextmanager
-async def service(directory: Path, host: str = "127.0.0.1") -> AsyncIterator[Process]:
-    arguments = [f"sqlite:{directory / 'tracker.db'}", str(directory / "ready.json"), host]
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVE, *arguments, stderr=PIPE)
+async def running(*arguments: str) -> AsyncIterator[Process]:
+    """Run Python, and kill it at the end if it still runs."""
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stderr=PIPE)
     try:
         yield process
     finally:
         if process.returncode is None:
             process.kill()
             await process.communicate()
+
+
+@asynccontextmanager
+async def service(directory: Path, host: str = "127.0.0.1") -> AsyncIterator[Process]:
+    arguments = [f"sqlite:{directory / 'tracker.db'}", str(directory / "ready.json"), host]
+    async with running("-c", SERVE, *arguments) as process:
+        yield process
 
 
 @pytest.mark.long
@@ -147,15 +154,8 @@ async def starting(*overrides: str) -> AsyncIterator[Process]:
     """Run ``delayed-tracker serve`` with a short grace period."""
     pairs = ("grpcListenAddress=127.0.0.1:0", "httpListenAddress=127.0.0.1:0", "shutdownGraceMillis=2000", *overrides)
     options = [option for each in pairs for option in ("--set", each)]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "delayed_tracker.cli", "serve", "--json", *options, stderr=PIPE
-    )
-    try:
+    async with running("-m", "delayed_tracker.cli", "serve", "--json", *options) as process:
         yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

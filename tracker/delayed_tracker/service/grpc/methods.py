@@ -24,7 +24,7 @@ from delayed_tracker.service.admission.answer_admission import LISTING_METHODS
 from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.grpc.access import CallCheck, MethodAccess
 from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
-from delayed_tracker.service.grpc.request_bounds import require_counts, require_size
+from delayed_tracker.service.grpc.request_bounds import require_at_most, require_counts, require_size
 from delayed_tracker.service.grpc.servicer import TrackerServicer
 from delayed_tracker.service.grpc.status import code_of, status_of
 from delayed_tracker.service.instruments.call_counts import CallType
@@ -199,8 +199,8 @@ def parser_of(
     """
 
     def parsed(encoded: bytes) -> RequestT:
-        if bytes_max is not None and len(encoded) > bytes_max:
-            raise InvalidInput("request", f"{len(encoded)} bytes", f"send at most {bytes_max} bytes")
+        if bytes_max is not None:
+            require_at_most(len(encoded), bytes_max)
         try:
             return request.FromString(encoded)
         except DecodeError as error:

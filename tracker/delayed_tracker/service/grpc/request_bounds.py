@@ -39,7 +39,13 @@ def require_size(method: str, byte_count: int, limits: ServiceLimits) -> None:
 
     Other methods take what gRPC takes (``grpcMessageBytesMax``).
     """
-    if method in _BYTES_MAX and byte_count > (bytes_max := _BYTES_MAX[method](limits)):
+    if method in _BYTES_MAX:
+        require_at_most(byte_count, _BYTES_MAX[method](limits))
+
+
+def require_at_most(byte_count: int, bytes_max: int) -> None:
+    """Refuse a request that has more bytes than it may have; raises InvalidInput."""
+    if byte_count > bytes_max:
         raise InvalidInput("request", f"{byte_count} bytes", f"send at most {bytes_max} bytes")
 
 
