@@ -34,6 +34,7 @@ async def recorded_load(directory: Path, seed: int, seconds: float) -> Load:
     try:
         async with running_load(directory, seed, count=CLIENTS) as load:
             load.publish(service.grpc_address)
+            await load.until_working()
             await asyncio.sleep(seconds)
             load.require_running()
             await service.kill()
