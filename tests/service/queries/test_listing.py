@@ -1,12 +1,21 @@
 """Pages of trackers, open and stored."""
 
+import asyncio
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
+
 import grpc
 import pytest
 
+from delayed_tracker.service.clock import ManualClock
+from delayed_tracker.service.queries.listing import tracker_page
 from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.harness.rpc import add, opened, poll, refused
-from tests.service.harness.shell import failing
+from tests.service.harness.shell import failing, make_registry
 
 
 def ref(topic, subscription="s"):
@@ -122,10 +131,66 @@ async def test_a_tracker_that_was_deleted_is_not_there(service):
 
 async def test_a_storage_that_cannot_tell_changes_no_error(service):
     """The storage is queried once, and only for calls of operators, since dispatchers open the tracker next."""
-    service.storage.before["trackers"] = failing(*[StorageUnavailable("out of reach")] * 9)
+    service.storage.before["list"] = failing(*[StorageUnavailable("out of reach")] * 9)
     error, info, _ = await refused(service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref("a"))))
     assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "TRACKER_NOT_OPEN")
     assert error.details() == "subscription 's' of 'a' has no open tracker; open it first"
     await refused(service.stub.NextDeliveryTime(pb.NextDeliveryTimeRequest(tracker=ref("a"))))
     await refused(service.stub.AddMessages(add(1, tracker=ref("a"))))
-    assert service.storage.calls.count("trackers") == 1
+    assert service.storage.calls.count("list") == 1
+
+
+async def test_an_error_about_one_tracker_reads_no_list_of_all(service):
+    """With a hundred thousand trackers, a mistyped name costs what one tracker costs."""
+    await refused(service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref("aa"))))
+    assert service.storage.calls.count("trackers") == 0
+
+
+class NotedName(str):
+    """Name that notes the threads in which it is compared."""
+
+    __slots__ = ()
+    threads: ClassVar[set[int]] = set()
+
+    def startswith(self, *args):
+        self.threads.add(threading.get_ident())
+        return super().startswith(*args)
+
+    def __lt__(self, other):
+        self.threads.add(threading.get_ident())
+        return super().__lt__(other)
+
+    __hash__ = str.__hash__
+
+
+class CrowdedStorage(MemoryStorage):
+    """Storage that has very many trackers."""
+
+    async def trackers(self):
+        return [(NotedName(f"persistent://t/n/{number}"), "s") for number in range(3_000)]
+
+
+async def test_very_many_trackers_are_sorted_outside_the_event_loop():
+    """Other calls get their turn while a page is made of a hundred thousand trackers, and while rules are asked."""
+    decided, turns = [], []
+
+    def visible(topic, _subscription):
+        decided.append(topic)
+        return topic.endswith("999")
+
+    async def other_calls():
+        while True:
+            turns.append(len(decided))
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(other_calls())
+    with ThreadPoolExecutor(1) as workers:
+        registry = make_registry(CrowdedStorage(), ManualClock(), workers=workers)
+        await registry.start()
+        page = await tracker_page(registry, topic_prefix="", page_size=10, page_token="", visible=visible)
+        await registry.drain(1_000)
+    others.cancel()
+    assert [row.key.topic[-4:] for row in page.rows] == ["1999", "2999", "/999"]
+    assert NotedName.threads
+    assert threading.get_ident() not in NotedName.threads
+    assert max(later - earlier for earlier, later in itertools.pairwise(turns)) <= 500

@@ -1,10 +1,10 @@
 """Pages of all trackers, open or only stored."""
 
+import asyncio
 import base64
 import binascii
-import heapq
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,6 +17,8 @@ from delayed_tracker.storage.errors import StorageUnavailable
 
 PAGE_SIZE_DEFAULT = 1_000
 PAGE_SIZE_MAX = 10_000
+_DECISIONS_PER_TURN = 500
+"""Trackers whose visibility is decided at a time; a rule takes microseconds."""
 _ROW_NUMBERS_BYTES = 100
 _NAMES_BYTES_MAX = 2 * NAME_BYTES_MAX * len("\\u0000") + len('["", ""]')
 """Bytes of the longest token before its base64: both names may be characters that JSON writes in six bytes."""
@@ -72,14 +74,8 @@ async def tracker_page(
         raise InvalidInput("page_size", page_size, f"give 1 to {PAGE_SIZE_MAX}, or 0 for {PAGE_SIZE_DEFAULT}")
     after = _read_token(page_token) if page_token else None
     size = page_size or PAGE_SIZE_DEFAULT
-    found = heapq.nsmallest(
-        size + 1,
-        (
-            key
-            for key in await registry.known_keys()
-            if key.topic.startswith(topic_prefix) and (after is None or key > after) and visible(*key)
-        ),
-    )
+    candidates = await registry.access.offload(_candidates, await registry.known_keys(), topic_prefix, after)
+    found = [key async for key in _first_visible(candidates, size + 1, visible)]
     bytes_left = registry.service_limits.message_bytes_max // 2
     rows: list[TrackerRow] = []
     for key in found[:size]:
@@ -97,9 +93,30 @@ async def is_stored(registry: TrackerRegistry, key: TrackerKey) -> bool | None:
     There is no retry, because the result is only used in the text of an error.
     """
     try:
-        return key in await registry.storage.trackers()
+        state = await registry.storage.list(*key)
+        # The epoch of a deleted tracker stays on record, and only the list of all tells it from an empty one.
+        return bool(state.epoch) and (bool(state.entries) or key in await registry.storage.trackers())
     except StorageUnavailable:
         return None
+
+
+def _candidates(keys: set[TrackerKey], topic_prefix: str, after: TrackerKey | None) -> list[TrackerKey]:
+    """Return the trackers that may be on the page or behind it, ascending."""
+    return sorted(key for key in keys if key.topic.startswith(topic_prefix) and (after is None or key > after))
+
+
+async def _first_visible(
+    keys: list[TrackerKey], count: int, visible: Callable[[str, str], bool]
+) -> AsyncIterator[TrackerKey]:
+    """Yield as many keys as wanted that the caller may see. Other tasks get their turn between portions of the rest."""
+    for start in range(0, len(keys), _DECISIONS_PER_TURN):
+        for key in keys[start : start + _DECISIONS_PER_TURN]:
+            if visible(*key):
+                yield key
+                count -= 1
+                if not count:
+                    return
+        await asyncio.sleep(0)
 
 
 def _token(last: TrackerKey) -> str:

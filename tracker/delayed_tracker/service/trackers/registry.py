@@ -310,8 +310,8 @@ class TrackerRegistry:
         """
         self.require_serving()
         stored = await self._shared.access.attempt(self.storage.trackers, self.unloaded_counters)
-        keys = {TrackerKey(*names) for names in stored}
-        return keys.union(key for key in self._hosts if self.find_host(key) is not None)
+        loaded = [key for key in self._hosts if self.find_host(key) is not None]
+        return await self.access.offload(lambda: {TrackerKey(*names) for names in stored}.union(loaded))
 
     async def open(self, key: TrackerKey, *, owner: str, mark_delete: Position | None) -> Opened:
         """Open a tracker for an owner. Recover it if it is not loaded.
