@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from delayed_tracker.core.values.limits import TrackerLimits
+from delayed_tracker.ledger.errors import MetadataUnavailable
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.http.application import build_app
@@ -203,6 +204,21 @@ async def test_another_process_owns_the_topic():
         assert (await client.get(f"{PLAIN}?index=7&authoritative=True")).status_code == 200
     topic = "persistent://lab/main/plain"
     assert ownership.asked == [(topic, False), (topic, True)]
+
+
+class AskingZooKeeper:
+    """Ownership that is on record in a ZooKeeper that does not answer."""
+
+    async def owner_url(self, topic: TopicName, *, authoritative: bool) -> str | None:
+        raise MetadataUnavailable("zk:127.0.0.1:2181 does not answer; start it")
+
+
+async def test_a_metadata_store_that_does_not_answer_is_no_fault_of_the_service():
+    """The answer is the one after which callers try again."""
+    async with serving(AdminHooks(AskingZooKeeper())) as client:
+        answer = await client.get(f"{PLAIN}?index=0")
+    assert answer.status_code == 503
+    assert answer.json() == {"reason": "zk:127.0.0.1:2181 does not answer; start it"}
 
 
 async def test_an_unauthorized_caller_gets_403():

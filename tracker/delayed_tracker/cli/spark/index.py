@@ -97,6 +97,13 @@ def index_command(
             without_index, bad_count = count_others(entries)
             bad = bad_entries(entries, bad_count)
         summary = IndexSummary(output, written, without_index, bad, stages.seconds)
+    if as_json:
+        print_json(summary)
+    else:
+        say(f"{written} entries in {output}")
+        if without_index:
+            say(f"{without_index} entries have no index: the broker that wrote them was not configured to add it")
+        print_bad_entries(bad)
     if spark.prometheus is not None:
         counts = {
             "read_entries": written + without_index,
@@ -104,13 +111,6 @@ def index_command(
             "bad_entries": bad.count,
         }
         write_metrics(spark.prometheus, "index", counts, summary.seconds)
-    if as_json:
-        print_json(summary)
-        return
-    say(f"{written} entries in {output}")
-    if without_index:
-        say(f"{without_index} entries have no index: the broker that wrote them was not configured to add it")
-    print_bad_entries(bad)
 
 
 def _write_error(error: PySparkException | Py4JJavaError, output: str, source: str) -> DelayedTrackerError:

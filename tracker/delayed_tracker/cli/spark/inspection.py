@@ -85,6 +85,10 @@ def inspect_command(
         with stages.of("bad entries"):
             bad = bad_entries(entries, sum(one.bad for one in topics))
     found = Inspection(topics, bars, bad, stages.seconds)
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
     if spark.prometheus is not None:
         counts = {
             "read_entries": sum(one.entries for one in topics),
@@ -92,10 +96,6 @@ def inspect_command(
             "bad_entries": bad.count,
         }
         write_metrics(spark.prometheus, "inspect", counts, stages.seconds)
-    if as_json:
-        print_json(found)
-    else:
-        _show(found)
 
 
 def _show(found: Inspection) -> None:

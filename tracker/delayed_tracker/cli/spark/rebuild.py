@@ -108,12 +108,13 @@ def rebuild_command(
         check_target(commit, target)
     with spark_job(spark, command="rebuild", source=source.text, as_json=as_json) as (session, report):
         summary = rebuild(session, settings, target=target, report=report)
-    if spark.prometheus is not None:
-        _write_metrics(spark.prometheus, summary)
     if as_json:
         print_json({**summary.document(), "dry_run": dry_run})
     else:
         _show(summary, dry_run=dry_run)
+    # Last: a disk that is full by now must not hide what was done.
+    if spark.prometheus is not None:
+        _write_metrics(spark.prometheus, summary)
 
 
 def _write_metrics(path: Path, summary: Summary) -> None:

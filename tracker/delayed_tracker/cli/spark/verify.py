@@ -81,8 +81,6 @@ def verify_command(
         spark_job(spark, command="verify", source=source.text, as_json=as_json) as (session, report),
     ):
         found = verify(session, settings, live, report=report)
-    if spark.prometheus is not None:
-        _write_metrics(spark.prometheus, found)
     status = _status(found)
     if as_json:
         print_json(
@@ -97,6 +95,8 @@ def verify_command(
         )
     else:
         _show(found)
+    if spark.prometheus is not None:
+        _write_metrics(spark.prometheus, found)
     if status is not ExitCode.OK:
         raise typer.Exit(status)
 

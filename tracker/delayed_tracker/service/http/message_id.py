@@ -9,7 +9,7 @@
     405  the topic is partitioned: ask one of its partitions
     406  the topic is not persistent
     412  the topic's entries carry no index, or the service has no ledgers to read
-    503  the ledgers are being opened
+    503  the ledgers are being opened, or ZooKeeper does not answer
 
 Errors are ``{"reason": ...}``, with Pulsar's text where Pulsar has one. If several things are wrong, the first of these
 is answered, as in Pulsar: the configuration, the index, the permission, the topic and its owner, the message.
@@ -31,6 +31,7 @@ from delayed_tracker.ledger.errors import (
     BrokerMetadataMissing,
     MessageIndexInvalid,
     MessageNotFound,
+    MetadataUnavailable,
     NamespaceNotFound,
     PartitionedTopic,
     TopicNotFound,
@@ -179,7 +180,7 @@ def _status_and_reason(error: DelayedTrackerError, topic: TopicName) -> tuple[in
             return 412, "Broker entry metadata is not present in the message"
         case BrokerMetadataDisabled():
             return 412, "GetMessageIDByIndex is not allowed when broker entry metadata is disabled"
-        case Retryable():
+        case Retryable() | MetadataUnavailable():
             return 503, error.message
         case InvalidInput() | LedgerSourceNotSet():
             return 412, error.message
