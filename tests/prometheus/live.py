@@ -32,16 +32,20 @@ _SHORTER = {"lateness_seconds:p99_rate5m > 30": "lateness_seconds:p99_rate5m > 2
 
 
 def scaled_rules(text: str) -> str:
-    """Return the rules with all their times divided by sixty; their names stay."""
+    """Return the rules with all their times divided by sixty; their names stay.
+
+    No alert has to hold for longer than the least time: one scrape that fails within it begins it anew.
+    """
     for bound, shorter in _SHORTER.items():
         text = text.replace(bound, shorter)
     text = re.sub(r"\[(\d+)([smh])\]", lambda range_: f"[{_scaled(range_)}]", text)
-    text = re.sub(r"(for: |offset )(\d+)([smh])", lambda clause: f"{clause[1]}{_scaled(clause, 1)}", text)
+    text = re.sub(r"for: \d+[smh]", f"for: {_TIME_MIN_MS}ms", text)
+    text = re.sub(r"offset (\d+)([smh])", lambda clause: f"offset {_scaled(clause)}", text)
     return text.replace(", 86400)", f", {86_400 // _TIME_SCALE})")
 
 
-def _scaled(match: re.Match[str], skipped: int = 0) -> str:
-    seconds = int(match[1 + skipped]) * _SECONDS[match[2 + skipped]] / _TIME_SCALE
+def _scaled(match: re.Match[str]) -> str:
+    seconds = int(match[1]) * _SECONDS[match[2]] / _TIME_SCALE
     return f"{max(_TIME_MIN_MS, round(seconds * 1_000))}ms"
 
 

@@ -152,6 +152,13 @@ async def slow_merges(service: Service, session: TrackerSession, over: asyncio.E
     await session.clear()
 
 
+async def damaged(service: Service, _session: TrackerSession, over: asyncio.Event) -> None:
+    """Count a damaged snapshot itself, because reads that fail are another alert's."""
+    (host,) = service.server.trackers.hosts()
+    host.counters.snapshots_corrupt += 1
+    await over.wait()
+
+
 async def unacknowledged(_service: Service, session: TrackerSession, over: asyncio.Event) -> None:
     """Acknowledge every message only the second time."""
     entry = 0
@@ -246,6 +253,7 @@ EXPECTED: dict[str, tuple[Fault, set[str]]] = {
     "unpolled": (unpolled, {"DelayedTrackerDueNotPolled"}),
     "unstored": (unstored, {"DelayedTrackerStorageFailing", "DelayedTrackerFallbackToMemory"}),
     "slow merges": (slow_merges, {"DelayedTrackerMergeBacklog"}),
+    "damaged": (damaged, {"DelayedTrackerDataLost"}),
     "unacknowledged": (unacknowledged, {"DelayedTrackerLeasesExpire"}),
     "clock": (clock_set, {"DelayedTrackerClockSet"}),
     "slow recovery": (slow_recovery, {"DelayedTrackerRecoveryLong"}),
