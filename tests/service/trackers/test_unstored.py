@@ -95,9 +95,9 @@ class Filling:
         self.unstored.hold(self.filling_count + self.sealing_count, self.sealing_count)
 
 
-def fillings(count, kind=TrackerKind.BUCKET):
+def fillings(count, kind=TrackerKind.BUCKET, clock=None):
     trackers = []
-    bound = UnstoredBound(LIMITS, kind, lambda: trackers)
+    bound = UnstoredBound(LIMITS, kind, lambda: trackers, clock or ManualClock())
     trackers += [Filling(bound) for _ in range(count)]
     return bound, trackers
 
@@ -132,6 +132,62 @@ async def test_what_fills_is_sealed_when_its_tracker_is_full():
     one.add(20)
     await settle()
     assert (one.sealing_count, two.sealing_count) == (20, 0)
+
+
+async def test_a_tracker_of_which_nothing_is_stored_does_not_keep_the_others_from_it():
+    """What is sealed and not stored counts for some seconds; then the largest of the others are sealed in its place."""
+    clock = ManualClock()
+    bound, (hanging, *others) = fillings(5, clock=clock)
+    hanging.add(12)
+    hanging.seal_open_buckets()
+    for other in others:
+        other.add(7)
+    assert bound.is_full
+    await elapse(clock, 9_000)
+    assert [other.sealing_count for other in others] == [0] * 4
+    await elapse(clock, 1_000)
+    assert sorted(other.sealing_count for other in others) == [0, 0, 7, 7]
+    for other in others:
+        other.store()
+    assert not bound.is_full
+    # It is known at once the next time.
+    others[0].add(7)
+    others[1].add(7)
+    await settle()
+    assert sum(other.sealing_count for other in others) >= 7
+    hanging.store()
+    assert others[0].unstored.has_room
+
+
+async def test_adds_go_on_beside_a_tracker_that_cannot_be_stored():
+    """One tracker whose snapshots are refused holds up the adds of the others for some seconds, not for ever."""
+    clock, storage = ManualClock(), ControlledStorage()
+    limits = replace(TINY, min_index_count_per_bucket=50)
+    registry = make_registry(storage, clock, limits=limits, service_limits=LIMITS)
+    await registry.start()
+    failing_host, failing_epoch = await open_tracker(registry, KEY)
+
+    async def refuse(*_args, topic, cursor, **_kwargs):
+        if (topic, cursor) == KEY:
+            raise StorageUnavailable("its disk is full")
+
+    storage.before["create_bucket_snapshot"] = refuse
+    failing_host.add(failing_epoch.epoch, indexes(clock.now_ms(), *((1, entry, FAR_MS) for entry in range(20))))
+    given = {}
+    for key in (OTHER, THIRD):
+        host, opened_ = await open_tracker(registry, key)
+        given[host] = opened_.epoch
+        host.add(opened_.epoch, indexes(clock.now_ms(), *((1, entry, FAR_MS) for entry in range(10))))
+    await settle()
+    for host, epoch in given.items():
+        with pytest.raises(Overloaded):
+            host.add(epoch, indexes(clock.now_ms(), (2, 0, FAR_MS)))
+    await elapse(clock, 11_000)
+    for host, epoch in given.items():
+        assert host.add(epoch, indexes(clock.now_ms(), (2, 0, FAR_MS))).added_count == 1
+    storage.before.clear()
+    await elapse(clock, 10_000)
+    await registry.close()
 
 
 async def test_trackers_in_memory_are_not_asked_to_seal():

@@ -93,7 +93,7 @@ class TrackerRegistry:
         self._polls = PollLimiter(self.service_limits)
         self.loads = LoadBudget(limits.loaded_indexes_max)
         """Budget of the snapshot rows that all trackers have in memory."""
-        self.unstored = UnstoredBound(self.service_limits, limits.kind, self.hosts)
+        self.unstored = UnstoredBound(self.service_limits, limits.kind, self.hosts, self.clock)
         """Bound on the unstored indexes of all trackers."""
         self.instruments = Instruments(self.clock)
         self.events = TrackerEvents(self.clock)

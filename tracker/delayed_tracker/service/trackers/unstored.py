@@ -6,7 +6,9 @@ Below it, a whole batch is accepted, so each maximum is exceeded by less than a 
 polls, cancels, the mark-delete position) are never refused, nor is a batch without new indexes.
 
 If all room were taken by buckets that are still filling, the process would wait for ever. So these buckets are sealed
-early, the largest first, until a quarter of the maximum is being stored. When they are stored, there is room again.
+early, the largest first, until a quarter of the maximum is being stored. When they are stored, there is room again. What
+is not stored within seconds, because its store fails or hangs, counts no more in that quarter: the others must not wait
+for it.
 """
 
 import asyncio
@@ -15,11 +17,14 @@ from contextvars import Context
 from typing import Final, Protocol
 
 from delayed_tracker.core.values.limits import TrackerKind
+from delayed_tracker.service.clock import Clock, Timer
 from delayed_tracker.service.errors import Overloaded, TrackerKey
 from delayed_tracker.service.limits import ServiceLimits
 
 _SEALING_SHARE: Final = 4
 """At a maximum, one part in this many should be on its way to the storage."""
+_STUCK_AFTER_MS: Final = 5_000
+"""While all is full, a tracker of which nothing is stored from one look to the next makes no room; so long is between."""
 
 
 class Sealable(Protocol):
@@ -42,9 +47,12 @@ class UnstoredBound:
         limits: has both maxima.
         kind: in-memory trackers cannot seal.
         trackers: returns all trackers that can be sealed now, in any order.
+        clock: measures how long nothing is stored.
     """
 
-    def __init__(self, limits: ServiceLimits, kind: TrackerKind, trackers: Callable[[], Iterable[Sealable]]) -> None:
+    def __init__(
+        self, limits: ServiceLimits, kind: TrackerKind, trackers: Callable[[], Iterable[Sealable]], clock: Clock
+    ) -> None:
         self.limits = limits
         self.unstored_count = 0
         """Unstored indexes of all trackers."""
@@ -57,6 +65,12 @@ class UnstoredBound:
         self._sealing_count = 0
         self._can_seal = kind is TrackerKind.BUCKET
         self._trackers = trackers
+        self._clock = clock
+        self._looked_at: dict[UnstoredShare, int] = {}
+        """Sealing indexes of each tracker at the last look, for those of which none has been stored since."""
+        self._stuck: dict[UnstoredShare, int] = {}
+        """The same at the look before."""
+        self._look: Timer | None = None
         self._lines: dict[UnstoredShare, list[asyncio.Future[None]]] = {}
         """Waiting streams of each tracker. The tracker that was called last is at the end."""
         self._crowded: set[UnstoredShare] = set()
@@ -76,6 +90,9 @@ class UnstoredBound:
         """Add the changes of one tracker: unstored indexes, and those of them on their way to the storage."""
         self.unstored_count += unstored
         self._sealing_count += sealing
+        if sealing < 0:
+            self._looked_at.pop(share, None)
+            self._stuck.pop(share, None)
         is_full = self.unstored_count >= self.limits.unstored_indexes_max
         if self._can_seal and (is_full or share.unstored_count >= self.limits.tracker_unstored_indexes_max):
             self._seal_if_wanted(share)
@@ -87,10 +104,28 @@ class UnstoredBound:
             self._crowded.add(share)
         if self._crowded or self._wants_seals:
             self._seal_soon()
+        if self.is_full and self._look is None:
+            self._look = self._clock.call_later(_STUCK_AFTER_MS, self._look_again)
 
     @property
     def _wants_seals(self) -> bool:
-        return self.is_full and _SEALING_SHARE * self._sealing_count < self.limits.unstored_indexes_max
+        if not self.is_full:
+            return False
+        sealing_count = self._sealing_count - sum(self._stuck.values())
+        return _SEALING_SHARE * sealing_count < self.limits.unstored_indexes_max
+
+    def _look_again(self) -> None:
+        """Find out which trackers make no room, and seal others in their place; look again while all is full."""
+        self._look = None
+        if not self.is_full:
+            return
+        self._look = self._clock.call_later(_STUCK_AFTER_MS, self._look_again)
+        self._stuck, self._looked_at = self._looked_at, {}
+        for tracker in self._trackers():
+            if count := tracker.unstored.sealing_count:
+                self._looked_at[tracker.unstored] = count
+        if self._wants_seals:
+            self._seal_soon()
 
     def _seal_soon(self) -> None:
         """Seal after the present step has ended."""
@@ -148,18 +183,19 @@ class UnstoredBound:
 class UnstoredShare:
     """Unstored indexes of one tracker, and the streams that wait to add to it."""
 
-    __slots__ = ("_bound", "_sealing_count", "unstored_count")
+    __slots__ = ("_bound", "sealing_count", "unstored_count")
 
     def __init__(self, bound: UnstoredBound) -> None:
         self._bound = bound
-        self._sealing_count = 0
         self.unstored_count = 0
         """Indexes in memory that no snapshot contains."""
+        self.sealing_count = 0
+        """Those of them that are on their way to the storage."""
 
     @property
     def filling_count(self) -> int:
         """Indexes that are not on their way to the storage."""
-        return self.unstored_count - self._sealing_count
+        return self.unstored_count - self.sealing_count
 
     @property
     def is_full(self) -> bool:
@@ -169,7 +205,7 @@ class UnstoredShare:
     @property
     def wants_seals(self) -> bool:
         """True if less than a quarter of the indexes are on their way to the storage."""
-        return _SEALING_SHARE * self._sealing_count < self.unstored_count
+        return _SEALING_SHARE * self.sealing_count < self.unstored_count
 
     @property
     def has_room(self) -> bool:
@@ -185,9 +221,9 @@ class UnstoredShare:
 
         O(1), plus waking the streams that wait.
         """
-        unstored, sealing = unstored_count - self.unstored_count, sealing_count - self._sealing_count
+        unstored, sealing = unstored_count - self.unstored_count, sealing_count - self.sealing_count
         if unstored or sealing:
-            self.unstored_count, self._sealing_count = unstored_count, sealing_count
+            self.unstored_count, self.sealing_count = unstored_count, sealing_count
             self._bound.changed(self, unstored, sealing)
 
     def refusal(self, key: TrackerKey) -> Overloaded:
