@@ -24,7 +24,7 @@ from delayed_tracker.storage.maintenance.claiming import Attempt, Claimed, claim
 from delayed_tracker.storage.maintenance.opening import WholeStorage
 from delayed_tracker.storage.maintenance.uncut_records import claim_in_force
 from delayed_tracker.storage.maintenance.working import Retries
-from delayed_tracker.storage.protocol import CatalogueEntry, LogMark
+from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, LogMark
 from delayed_tracker.storage.summary import encode_summary
 
 
@@ -142,8 +142,14 @@ async def _lower_claim(
     """Take the dispatcher's claim back to before a position: in the add log, and in the mark that is returned.
 
     The log comes first: if the catalogue is not written after it, more is offered again than need be.
+
+    A log that is on the disk of an instance cannot be written here, and its claims would count again at the next open.
+    So none of its records counts any more, and the claim is what the snapshots cover.
     """
     mark, extent, log = claimed.state.log_mark, claimed.extent, storage.log
+    if mark.log not in {"", NO_LOG}:
+        covered = _claim_after_loss(mark.stored_through, lost_from)
+        return LogMark(0, covered, NO_LOG, covered)
     if log is not None and extent is not None and not mark.log:
         try:
             claim = await claim_in_force(log, extent, mark, attempt)

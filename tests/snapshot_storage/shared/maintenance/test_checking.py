@@ -14,7 +14,7 @@ from delayed_tracker.storage.maintenance.opening import WholeStorage, opened_sto
 from delayed_tracker.storage.maintenance.repairing import repair_tracker
 from delayed_tracker.storage.maintenance.sizes import measure_storage
 from delayed_tracker.storage.maintenance.working import ATTEMPTS_MAX, Retries
-from delayed_tracker.storage.protocol import LogMark
+from delayed_tracker.storage.protocol import NO_LOG, LogMark
 from tests.snapshot_storage.shared.maintenance.stores import (
     KEY,
     OWNER,
@@ -110,6 +110,17 @@ async def test_a_missing_snapshot_is_dropped_without_a_log(storage):
     await storage.snapshots.delete_bucket_snapshot(1)
     assert (await repaired(bare)).offered_through == Position(0, 5)
     assert (await storage.snapshots.list(*KEY)).entries == ()
+
+
+async def test_the_log_on_an_instances_disk_counts_no_more(storage):
+    """Its claims, which the repair cannot take back, would hide what was lost from the dispatcher."""
+    bare = dataclasses.replace(storage, log=None)
+    second = (await storage.snapshots.list(*KEY)).entries[1]
+    await marked(storage.snapshots, LogMark(7, Position(3, 8), "disk-1", Position(3, 4)))
+    await storage.snapshots.delete_bucket_snapshot(second.bucket_id)
+    assert (await repaired(bare)).offered_through == Position(2, -1)
+    state = await storage.snapshots.list(*KEY)
+    assert state.log_mark == LogMark(0, Position(2, -1), NO_LOG, Position(2, -1))
 
 
 async def test_a_wrong_entry_is_written_anew(storage):
