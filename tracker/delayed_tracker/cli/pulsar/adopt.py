@@ -1,7 +1,6 @@
 """Command ``delayed-tracker pulsar adopt``: copies the buckets of brokers into a storage of the service."""
 
 import asyncio
-import functools
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,8 +16,8 @@ from delayed_tracker.cli.pulsar.options import (
     OneSubscription,
     OneTopic,
     Yes,
-    require_consent,
 )
+from delayed_tracker.cli.terminal.keyboard import require_consent
 from delayed_tracker.cli.terminal.options import AsJson
 from delayed_tracker.cli.terminal.output import counted, print_json, progress, say, show, size, table
 from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
@@ -98,7 +97,7 @@ async def _adopt(
             f"adopt {counted(buckets, 'bucket')} of {counted(len(waiting), 'subscription')} into {target}, and take their "
             "trackers over there"
         )
-        await asyncio.to_thread(functools.partial(require_consent, question, yes=yes))
+        await require_consent(question, yes=yes)
         async with opened_storage("--to", target, creates=True) as storage:
             return await _copy(cluster, storage, planned, backup)
 

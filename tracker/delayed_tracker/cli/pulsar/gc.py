@@ -1,7 +1,6 @@
 """Command ``delayed-tracker pulsar gc``: deletes trackers of the service whose subscriptions are gone from the cluster."""
 
 import asyncio
-import functools
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,9 +10,10 @@ import typer
 
 from delayed_tracker.cli.pulsar.collecting import Collected, Request, Shown, collect, is_wanted
 from delayed_tracker.cli.pulsar.missing_cursors import Judged, Look, MissingCursor, Rules, Scope, Verdict
-from delayed_tracker.cli.pulsar.options import ClusterUrl, DryRun, OneTopic, Yes, require_consent
+from delayed_tracker.cli.pulsar.options import ClusterUrl, DryRun, OneTopic, Yes
 from delayed_tracker.cli.pulsar.phases import Phases
 from delayed_tracker.cli.pulsar.publish import change_log
+from delayed_tracker.cli.terminal.keyboard import require_consent
 from delayed_tracker.cli.terminal.options import VARIABLE_OF_OPTION, AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import counted, instant, print_json, say, show, table
 from delayed_tracker.cli.terminal.service import Service, with_credentials
@@ -114,7 +114,7 @@ async def _collect(
     async def consent(count: int) -> None:
         when = f", if their cursors are still missing in {request.rules.grace_ms // 1_000} s" if request.waits else ""
         question = f"delete {counted(count, 'tracker')} from {service.address}{when}"
-        await asyncio.to_thread(functools.partial(require_consent, question, yes=yes))
+        await require_consent(question, yes=yes)
 
     def planned(found: Look, judged: list[Judged]) -> None:
         if not as_json:

@@ -1,7 +1,6 @@
 """Command ``delayed-tracker pulsar publish``: writes the buckets of a storage where brokers look for them."""
 
 import asyncio
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,9 +16,9 @@ from delayed_tracker.cli.pulsar.options import (
     OneSubscription,
     OneTopic,
     Yes,
-    require_consent,
 )
 from delayed_tracker.cli.service.config import settings_from
+from delayed_tracker.cli.terminal.keyboard import require_consent
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
 from delayed_tracker.cli.terminal.output import (
     counted,
@@ -123,13 +122,10 @@ async def _publish_plans(
     if not cluster.address.wait_s:
         await require_not_loaded(cluster, [plan.topic for plan in waiting], load_s=0)
     replaced = sum(len(plan.old) for plan in waiting)
-    await asyncio.to_thread(
-        functools.partial(
-            require_consent,
-            f"publish {counted(sum(len(plan.ranges) for plan in waiting), 'bucket')} of "
-            f"{counted(len(waiting), 'subscription')} and delete {counted(replaced, 'bucket')} that they have now",
-            yes=yes,
-        )
+    await require_consent(
+        f"publish {counted(sum(len(plan.ranges) for plan in waiting), 'bucket')} of "
+        f"{counted(len(waiting), 'subscription')} and delete {counted(replaced, 'bucket')} that they have now",
+        yes=yes,
     )
     with ExitStack() as opened:
         record = None

@@ -1,7 +1,6 @@
 """Command ``delayed-tracker pulsar repair``: removes what is wrong with the buckets of a live cluster."""
 
 import asyncio
-import functools
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,10 +18,10 @@ from delayed_tracker.cli.pulsar.options import (
     OneSubscription,
     OneTopic,
     Yes,
-    require_consent,
 )
 from delayed_tracker.cli.pulsar.phases import Phases
 from delayed_tracker.cli.pulsar.publish import change_log
+from delayed_tracker.cli.terminal.keyboard import require_consent
 from delayed_tracker.cli.terminal.options import AsJson
 from delayed_tracker.cli.terminal.output import counted, print_json, say, show, table
 from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
@@ -92,7 +91,7 @@ async def _repair(
             f"remove {counted(len(plan.removals), 'bucket')} of subscriptions and delete "
             f"{counted(len(plan.orphans), 'ledger')} without a property, where topics are not loaded"
         )
-        await asyncio.to_thread(functools.partial(require_consent, question, yes=yes))
+        await require_consent(question, yes=yes)
         return plan, await _make_changes(cluster, plan, backup)
 
 

@@ -1,14 +1,14 @@
 """Command ``delayed-tracker pulsar restore``: takes back what another command has changed in a live cluster."""
 
 import asyncio
-import functools
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.pulsar.options import CLUSTER_HELP, Admin, DryRun, Yes, require_consent
+from delayed_tracker.cli.pulsar.options import CLUSTER_HELP, Admin, DryRun, Yes
 from delayed_tracker.cli.pulsar.publish import change_log
+from delayed_tracker.cli.terminal.keyboard import require_consent
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
 from delayed_tracker.cli.terminal.output import counted, print_json, progress, say, show, table
 from delayed_tracker.cluster.address import ClusterAddress, connected
@@ -97,7 +97,7 @@ async def _restore(
         )
         if changes.adopted:
             question = f"remove {counted(len(changes.adopted), 'adopted tracker')} from {changes.adopted[0].storage}"
-        await asyncio.to_thread(functools.partial(require_consent, question, yes=yes))
+        await require_consent(question, yes=yes)
         removed = [await take_adoption_back(adopted) for adopted in changes.adopted]
         with ChangeRecord.append(file) as record, change_log() as report, progress("restoring", "steps") as shown:
             done = await restore(cluster, changes, planned, record=record, report=report, progress=shown)

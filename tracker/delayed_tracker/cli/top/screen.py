@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 import termios
 import tty
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from delayed_tracker.cli.terminal.keyboard import keyboard
 from delayed_tracker.cli.top.drawing import HEAD_LINES, drawn
 from delayed_tracker.cli.top.rows import Sort, View
 from delayed_tracker.cli.top.watch import Watch
@@ -86,10 +86,11 @@ class LiveScreen:
 @contextmanager
 def _pressed_keys(pressed: Callable[[str], object]) -> Iterator[None]:
     """Call ``pressed`` with each key, and echo none. Without a terminal on stdin there are no keys."""
-    if not sys.stdin.isatty():
+    terminal = keyboard()
+    if terminal is None:
         yield
         return
-    typed_at = sys.stdin.fileno()
+    typed_at = terminal.fileno()
     as_it_was = termios.tcgetattr(typed_at)
     loop = asyncio.get_running_loop()
 
