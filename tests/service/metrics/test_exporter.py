@@ -170,14 +170,14 @@ async def test_names_are_written_so_that_they_can_be_read_again(registry):
     assert {"namespace": "", "topic": "späti://x", "subscription": "{},="} in found
 
 
-@pytest.mark.parametrize("accept", ["", "text/plain", "application/json"])
+@pytest.mark.parametrize("accept", ["", "text/plain", "application/json", "text/plain; version=x", ";,=;"])
 async def test_the_text_format_is_what_everybody_gets(registry, accept):
     """The text format is the answer unless OpenMetrics is requested."""
     _, content_type = await ServiceMetrics(registry, version="1").scrape(accept)
     assert content_type == "text/plain; version=0.0.4; charset=utf-8"
 
 
-@pytest.mark.parametrize("accept", [OPENMETRICS, PROMETHEUS])
+@pytest.mark.parametrize("accept", [OPENMETRICS, PROMETHEUS, 'application/openmetrics-text; version="1.0.0"'])
 async def test_openmetrics_has_an_example_of_what_was_late(registry, clock, accept):
     """The exemplar names a position, at the range of its lateness, with at most 128 characters of labels."""
     key = TrackerKey("persistent://shop/orders/" + "e" * 90, "billing")

@@ -33,6 +33,15 @@ async def test_scrapes_at_the_same_time_share_one_exposition():
     assert {(body, form) for body, form in answers} == {(b"1", TEXT), (b"2", OPEN)}
 
 
+async def test_parameters_make_no_format_of_their_own():
+    """Clients that name a hundred versions have two renderings made, also where the version is none."""
+    renderer = Renderer()
+    turns = ScrapeTurns(renderer)
+    versions = [f'{form}; version="{number}.x"' for number in range(50) for form in (TEXT, OPEN)]
+    await asyncio.gather(*map(turns.scrape, versions))
+    assert len(renderer.begun_at) == 2
+
+
 async def test_a_scrape_never_gets_what_was_begun_before_it_asked():
     """A scrape that comes during a rendering waits for the next one."""
     renderer = Renderer()

@@ -11,7 +11,8 @@ import enum
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from delayed_tracker.service.exposition.security_samples import security_lines
 from delayed_tracker.service.exposition.server_samples import server_lines
@@ -82,8 +83,8 @@ class ServiceMetrics:
         Args:
             accept: the request's header of that name. OpenMetrics is written if it accepts that, else the text format.
         """
-        encode_library, content_type = choose_encoder(accept)
-        form = Format.OPENMETRICS if content_type.startswith("application/openmetrics-text") else Format.TEXT
+        form = Format.accepted(accept)
+        encode_library = openmetrics.generate_latest if form is Format.OPENMETRICS else generate_latest
         await self._trackers.rows.refresh(self._lines_of)
         # No await from here on: sums and parts must be of one moment. The library's part comes last, and ends
         # OpenMetrics.

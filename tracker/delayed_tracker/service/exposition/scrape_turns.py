@@ -7,7 +7,7 @@ four times that duration. A Prometheus that scrapes every few seconds never meet
 import asyncio
 from typing import Final, Protocol
 
-from prometheus_client.exposition import choose_encoder
+from delayed_tracker.service.instruments.family import Format
 
 _PAUSE_FACTOR: Final = 4
 """Scrapes take at most a fifth of the time; calls of dispatchers have the rest."""
@@ -26,19 +26,19 @@ class ScrapeTurns:
 
     def __init__(self, metrics: MetricsRenderer) -> None:
         self._metrics = metrics
-        self._next: dict[str, asyncio.Task[tuple[bytes, str]]] = {}
+        self._next: dict[Format, asyncio.Task[tuple[bytes, str]]] = {}
         """The rendering that has not begun yet, by format."""
         self._turn = asyncio.Lock()
         self._free_at = 0.0
 
     async def scrape(self, accept: str = "") -> tuple[bytes, str]:
         """Return an exposition that was begun after this call, and its content type."""
-        _, form = choose_encoder(accept)
+        form = Format.accepted(accept)
         if form not in self._next:
             self._next[form] = asyncio.create_task(self._render(form, accept))
         return await asyncio.shield(self._next[form])
 
-    async def _render(self, form: str, accept: str) -> tuple[bytes, str]:
+    async def _render(self, form: Format, accept: str) -> tuple[bytes, str]:
         loop = asyncio.get_running_loop()
         async with self._turn:
             await asyncio.sleep(self._free_at - loop.time())

@@ -20,6 +20,12 @@ class Format(enum.Enum):
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
+    @classmethod
+    def accepted(cls, accept: str) -> "Format":
+        """Return OpenMetrics if a request's Accept header names it, whatever its parameters are, else the text format."""
+        types = {each.partition(";")[0].strip().lower() for each in accept.split(",")}
+        return cls.OPENMETRICS if "application/openmetrics-text" in types else cls.TEXT
+
 
 class Origin(enum.Enum):
     """Origins of names. A setting drops the names of one origin."""
