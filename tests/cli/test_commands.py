@@ -117,11 +117,13 @@ def test_config_refuses_authorization_by_a_class_of_pulsar(command, tmp_path):
 
 
 def test_config_takes_a_broker_conf_and_lists_what_it_ignores(command, tmp_path):
-    """Values of a broker.conf are used, and its other keys are listed on stderr."""
+    """Values of a broker.conf are used, and its other keys are listed on stderr, but for programs."""
     path = tmp_path / "broker.conf"
     path.write_text("advertisedAddress=lab\ndelayedDeliveryTickTimeMillis=500\nnumIOThreads=2\n")
     ran = command("config", "--broker-conf", str(path), "--json")
     assert json.loads(ran.out)["delayedDeliveryTickTimeMillis"] == {"value": "500", "origin": f"{path}:2"}
+    assert ran.err == ""
+    ran = command("config", "--broker-conf", str(path))
     assert "2 unused keys ignored: advertisedAddress, numIOThreads" in " ".join(ran.err.split())
     path.write_text("advertisedAddress=lab\n")
     assert "1 unused key ignored: advertisedAddress" in " ".join(

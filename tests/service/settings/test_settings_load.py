@@ -127,6 +127,17 @@ def test_only_near_keys_are_suggested(key: str, nearest: str | None):
     assert problems(overrides={key: "1"}) == [f"command line: {key}=1: there is no such key{hint}"]
 
 
+def test_what_may_be_a_secret_is_not_shown(tmp_path: Path):
+    """Values of another program's variables, and of lines that are nearly a secret's, stay out of messages."""
+    path = conf(tmp_path, "tokenSecretKy data:;base64,c2VjcmV0")
+    assert problems(path) == [
+        f"{path}:1: tokenSecretKy: the line has no `=`, and there is no such key; did you mean tokenSecretKey?"
+    ]
+    assert problems(environ={"TRACKER_DB_PASSWORD": "hunter2"}) == [
+        "environment TRACKER_DB_PASSWORD: DB_PASSWORD: there is no such key; `delayed-tracker config` lists all there are"
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,10 +11,9 @@ from delayed_tracker.cli.pulsar.collecting import Collected, Request, Shown, col
 from delayed_tracker.cli.pulsar.missing_cursors import Judged, Look, MissingCursor, Rules, Scope, Verdict
 from delayed_tracker.cli.pulsar.options import ClusterUrl, DryRun, OneTopic, Yes
 from delayed_tracker.cli.pulsar.phases import Phases
-from delayed_tracker.cli.pulsar.publish import change_log
 from delayed_tracker.cli.terminal.keyboard import require_consent
 from delayed_tracker.cli.terminal.options import VARIABLE_OF_OPTION, AsJson, reject_tilde_path
-from delayed_tracker.cli.terminal.output import counted, instant, print_json, say, show, table
+from delayed_tracker.cli.terminal.output import counted, instant, notice, print_json, say, show, table
 from delayed_tracker.cli.terminal.service import Service, with_credentials
 from delayed_tracker.client import ClientCredentials
 from delayed_tracker.cluster.address import ClusterAddress, connected
@@ -122,11 +120,9 @@ async def _collect(
             _show_plan(found, judged, request)
 
     async with connected(address, "CLUSTER") as cluster, service.connect() as client:
-        with ExitStack() as opened:
-            bars = opened.enter_context(Phases())
-            report = opened.enter_context(change_log())
+        with Phases() as bars:
             now_ms = time.time_ns() // 1_000_000
-            return await collect(cluster, client, request, Shown(bars.phase, planned, consent, report), now_ms=now_ms)
+            return await collect(cluster, client, request, Shown(bars.phase, planned, consent, notice), now_ms=now_ms)
 
 
 def _show_plan(found: Look, judged: list[Judged], request: Request) -> None:

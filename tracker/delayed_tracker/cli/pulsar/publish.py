@@ -1,8 +1,7 @@
 """Command ``delayed-tracker pulsar publish``: writes the buckets of a storage where brokers look for them."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,10 +21,9 @@ from delayed_tracker.cli.terminal.keyboard import require_consent
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
 from delayed_tracker.cli.terminal.output import (
     counted,
-    notice_console,
+    notice,
     print_json,
     progress,
-    progress_shown,
     say,
     show,
     table,
@@ -131,28 +129,15 @@ async def _publish_plans(
         record = None
         if backup is not None:
             record = opened.enter_context(await ChangeRecord.create(backup, cluster))
-        report = opened.enter_context(change_log())
         shown = opened.enter_context(progress("publishing", "messages"))
         return await publish(
             cluster,
             storage,
             waiting,
             limits,
-            options=PublicationOptions(record=record, report=report, wait_s=cluster.address.wait_s),
+            options=PublicationOptions(record=record, report=notice, wait_s=cluster.address.wait_s),
             progress=shown,
         )
-
-
-@contextmanager
-def change_log() -> Iterator[Callable[[str], None]]:
-    """Yield what prints a line about each change on stderr; nothing with ``--json``, whose answer has the changes."""
-    console = notice_console()
-
-    def report(sentence: str) -> None:
-        if progress_shown():
-            console.print(sentence, soft_wrap=True)
-
-    yield report
 
 
 def chosen(

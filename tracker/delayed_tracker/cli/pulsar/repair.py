@@ -20,10 +20,9 @@ from delayed_tracker.cli.pulsar.options import (
     Yes,
 )
 from delayed_tracker.cli.pulsar.phases import Phases
-from delayed_tracker.cli.pulsar.publish import change_log
 from delayed_tracker.cli.terminal.keyboard import require_consent
 from delayed_tracker.cli.terminal.options import AsJson
-from delayed_tracker.cli.terminal.output import counted, print_json, say, show, table
+from delayed_tracker.cli.terminal.output import counted, notice, print_json, say, show, table
 from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
 from delayed_tracker.cluster.change_record import ChangeRecord
 from delayed_tracker.cluster.repairing import Left, Repaired, RepairOptions, RepairPlan, plan_repair, repair
@@ -103,7 +102,7 @@ async def _make_changes(cluster: Cluster, plan: RepairPlan, backup: Path | None)
         bars = opened.enter_context(Phases())
         options = RepairOptions(
             record=record,
-            report=opened.enter_context(change_log()),
+            report=notice,
             progress=bars.phase("repairing", "steps"),
             listed=bars.phase("reading properties again", "topics"),
         )

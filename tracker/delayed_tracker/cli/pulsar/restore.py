@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from delayed_tracker.cli.pulsar.options import CLUSTER_HELP, Admin, DryRun, Yes
-from delayed_tracker.cli.pulsar.publish import change_log
 from delayed_tracker.cli.terminal.keyboard import require_consent
 from delayed_tracker.cli.terminal.options import AsJson, reject_tilde_path
-from delayed_tracker.cli.terminal.output import counted, print_json, progress, say, show, table
+from delayed_tracker.cli.terminal.output import counted, notice, print_json, progress, say, show, table
 from delayed_tracker.cluster.address import ClusterAddress, connected
 from delayed_tracker.cluster.adoption_undo import take_adoption_back
 from delayed_tracker.cluster.change_record import ChangeRecord, RecordedChanges, read_changes
@@ -99,8 +98,8 @@ async def _restore(
             question = f"remove {counted(len(changes.adopted), 'adopted tracker')} from {changes.adopted[0].storage}"
         await require_consent(question, yes=yes)
         removed = [await take_adoption_back(adopted) for adopted in changes.adopted]
-        with ChangeRecord.append(file) as record, change_log() as report, progress("restoring", "steps") as shown:
-            done = await restore(cluster, changes, planned, record=record, report=report, progress=shown)
+        with ChangeRecord.append(file) as record, progress("restoring", "steps") as shown:
+            done = await restore(cluster, changes, planned, record=record, report=notice, progress=shown)
             done.removed_tracker_count = sum(removed)
             return planned, done
 

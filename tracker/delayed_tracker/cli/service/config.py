@@ -3,7 +3,7 @@
 import os
 
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
-from delayed_tracker.cli.terminal.output import counted, notice_console, print_json, show, table
+from delayed_tracker.cli.terminal.output import counted, notice, print_json, show, table
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.service.settings.load import LoadedSettings, load_settings
 
@@ -21,10 +21,7 @@ def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set =
     loaded = settings_from(path, overrides, broker_conf)
     require_urls(loaded.settings)
     if loaded.ignored:
-        notice_console().print(
-            f"{broker_conf}: {counted(len(loaded.ignored), 'unused key')} ignored: {', '.join(loaded.ignored)}",
-            soft_wrap=True,
-        )
+        notice(f"{broker_conf}: {counted(len(loaded.ignored), 'unused key')} ignored: {', '.join(loaded.ignored)}")
     if as_json:
         print_json({row.key: {"value": row.value, "origin": row.origin} for row in loaded.rows()})
         return

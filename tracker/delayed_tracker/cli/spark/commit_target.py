@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from delayed_tracker.cli.spark.service_commit import SCHEME, ServiceCommit
-from delayed_tracker.cli.terminal.output import notice_console
+from delayed_tracker.cli.terminal.output import notice
 from delayed_tracker.client import ClientCredentials
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.spark.commit.commit import CommitTarget, StorageCommit
@@ -43,7 +43,7 @@ def commit_target(target: str, credentials: ClientCredentials) -> CommitTarget:
     if target.startswith(SCHEME):
         return ServiceCommit(target.removeprefix(SCHEME), credentials)
     if target.startswith(PULSAR_SCHEME):
-        return PulsarCommit(target, report=lambda sentence: notice_console().print(sentence, soft_wrap=True))
+        return PulsarCommit(target, report=notice)
     try:
         return SharedCommit(target) if is_shared(target) else StorageCommit(target)
     except InvalidInput as error:

@@ -247,6 +247,12 @@ def progress_shown() -> bool:
     return not _read_by_machine.get()
 
 
+def notice(sentence: str) -> None:
+    """Print on stderr what is being done; nothing with ``--json``, whose answer says it."""
+    if progress_shown():
+        notice_console().print(sentence, soft_wrap=True)
+
+
 @contextmanager
 def progress(title: str, unit: str) -> Iterator[Progress]:
     """Show progress: a bar on a terminal, a log line now and then elsewhere; nothing with ``--json``."""

@@ -16,7 +16,7 @@ import typer
 
 from delayed_tracker.cli.exit_codes import ExitCode, exit_code_of
 from delayed_tracker.cli.terminal.failures import CommandLine, bad_usage, print_error
-from delayed_tracker.cli.terminal.output import for_machines, notice_console, progress_shown
+from delayed_tracker.cli.terminal.output import for_machines, notice
 from delayed_tracker.core.kernels.compile_notice import call_once_before_compiling
 from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.service.process.garbage_collection import without_collection
@@ -144,11 +144,7 @@ def _run(app: typer.Typer, line: CommandLine) -> NoReturn:
 
 
 def _tell_of_compiling() -> None:
-    if not progress_shown():
-        return
-    notice_console().print(
-        "compiling kernels, once for each version and user; `delayed-tracker warm` does so ahead", soft_wrap=True
-    )
+    notice("compiling kernels, once for each version and user; `delayed-tracker warm` does so ahead")
 
 
 def _names_of(app: typer.Typer) -> list[str]:

@@ -45,6 +45,8 @@ CONFIG_BYTES_MAX = 2**20
 _SLIP_SIMILARITY = 0.9
 """A key of a broker.conf that is at least this similar to a key of the service is a misspelling."""
 _DELAYED_DELIVERY = "delayeddelivery"
+_ENVIRONMENT = "environment "
+"""Origins of variables begin with this."""
 _KUBERNETES_VARIABLE = re.compile(r"TRACKER_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
 
 
@@ -183,7 +185,7 @@ def _read_environment(environ: Mapping[str, str], given: dict[str, _Given], prob
             continue
         written = name.removeprefix(ENVIRONMENT_PREFIX)
         key = keys.get(_folded(written), written)
-        origin = f"environment {name}"
+        origin = f"{_ENVIRONMENT}{name}"
         if key in names:
             remedy = f"{names[key]} is set too: unset one of the two"
             shown = SETTING_KEYS[key].shown(environ[name]) if key in SETTING_KEYS else environ[name]
@@ -202,14 +204,17 @@ def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[Set
         problems.append(SettingProblem(source.origin, key, source.value, remedy, source.line))
         return
     nearest = _nearest(key)
+    is_secret = nearest is not None and SETTING_KEYS[nearest].secret
     hint = f"; did you mean {nearest}?" if nearest else "; `delayed-tracker config` lists all there are"
     remedy = f"there is no such key{hint}"
     if source.bare is None:
-        shown = SETTING_KEYS[nearest].shown(source.value) if nearest else source.value
+        shown: str | None = SETTING_KEYS[nearest].shown(source.value) if nearest else source.value
+        if nearest is None and source.origin.startswith(_ENVIRONMENT):
+            shown = None  # another program's variable, maybe its password
         problems.append(SettingProblem(source.origin, key, shown, remedy, source.line))
         return
     remedy = f"the line has no `=`, and {remedy}" if nearest else "the line has no `=`: write KEY=VALUE"
-    problems.append(SettingProblem(source.origin, source.bare, None, remedy, source.line))
+    problems.append(SettingProblem(source.origin, key if is_secret else source.bare, None, remedy, source.line))
 
 
 def _build(given: Mapping[str, _Given], problems: list[SettingProblem]) -> LoadedSettings:
