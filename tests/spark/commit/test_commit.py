@@ -103,6 +103,14 @@ def test_what_was_staged_is_stored(staging, path):
     assert (committed.epoch, committed.replaced_count, committed.unchanged) == (epoch, 0, False) == (1, 0, False)
 
 
+def test_parts_that_differ_from_the_counts_are_not_used_again(staging, path):
+    """A part that a task staged while a bookie was away is removed, so that the next run makes it anew."""
+    short = replace(staged_bucket(staging, 7), index_count=11)
+    with pytest.raises(StagedWorkInvalid, match="counted with 11 indexes and staged with 10; run the job again"):
+        commit(path, tracker_of(short))
+    assert usable_parts(staging, {staged.part for staged in staging.objects()}) == {}
+
+
 def test_what_was_there_is_replaced_and_deleted(staging, path):
     """A commit replaces old buckets under a new epoch with higher seal numbers, and leaves no snapshot uncatalogued."""
     commit(path, tracker_of(staged_bucket(staging, 1), staged_bucket(staging, 2)))

@@ -47,12 +47,15 @@ class StagedBucket:
         """Read everything but the segments.
 
         Raises:
-            StagedWorkInvalid: a part is gone or damaged, or the parts differ from the counts.
+            StagedWorkInvalid: a part is gone or damaged, or the parts differ from the counts and were removed: entries
+                that were skipped while counting were read while staging, or the other way round.
             StagingUnavailable: a part cannot be read now.
         """
         parts = [self.staging.open(part.key) for part in self.parts]
         counted = sum(part.index_count for part in parts)
         if counted != self.index_count:
+            # The next run would find them by their names, and use them again.
+            self.staging.remove([part.key for part in self.parts])
             raise StagedWorkInvalid(
                 f"bucket {self.first} to {self.last} was counted with {self.index_count} indexes and staged with "
                 f"{counted}; run the job again"
