@@ -1,5 +1,7 @@
 """Tests of TLS and tokens against a real server, with both shells of the client."""
 
+import asyncio
+import gc
 import os
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from google.rpc import error_details_pb2
 
 from delayed_tracker.client import (
+    AddResult,
     ClientCredentials,
     ClientSettings,
     InvalidInput,
@@ -296,6 +299,39 @@ async def test_an_error_of_the_function_ends_the_call(service: ScriptedService, 
         with pytest.raises(KeyError, match="vault"):
             await client.open_tracker(TOPIC, "billing")
     assert not service.requests
+
+
+async def test_an_error_of_the_function_ends_the_calls_that_share_a_call(service: ScriptedService, shell):
+    """Acks, polls and buffered adds raise it like other calls, no task loses it, and the next calls are made."""
+    lost = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+    is_broken = False
+
+    def supply() -> str:
+        if is_broken:
+            raise OSError("vault")
+        return "secret"
+
+    service.on("AddMessages", pb.AddMessagesResponse(added_count=1))
+    service.on("AckMessages", pb.AckMessagesResponse(acked_count=1))
+    service.on("PollScheduledMessages", pb.PollScheduledMessagesResponse())
+
+    async def outcomes(session) -> list[object]:
+        calls = session.ack(1, [7], [0]), session.poll(1), session.add(1, 7, 0)
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    async with (
+        shell.connect(service.address, credentials=ClientCredentials(token=supply)) as client,
+        await client.open_tracker(TOPIC, "billing") as session,
+    ):
+        is_broken = True
+        assert [repr(outcome) for outcome in await outcomes(session)] == ["OSError('vault')"] * 3
+        is_broken = False
+        acked, _, added = await outcomes(session)
+        assert (acked.acked_count, added) == (1, AddResult.ADDED)
+    del session
+    gc.collect()
+    assert not lost
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "localhost:1", "[::1]:1", "ipv4:127.0.0.9:1", "unix:/run/tracker"])

@@ -47,17 +47,16 @@ class Held(LeasingService):
             outcomes: list[AckOutcome] = returned.value
             return outcomes
 
-    async def let(self, number: int = 0, *, error: DelayedTrackerError | None = None) -> None:
+    async def let(self, number: int = 0, *, error: Exception | None = None) -> None:
         """Answer a call in flight; with an error, it was not applied."""
         call, answer = self.in_flight.pop(number)
-        try:
-            if error is not None:
-                raise error
-            response = self.answer(call)
-        except DelayedTrackerError as failure:
-            answer.set_exception(failure)
+        if error is None:
+            try:
+                answer.set_result(self.answer(call))
+            except DelayedTrackerError as failure:
+                answer.set_exception(failure)
         else:
-            answer.set_result(response)
+            answer.set_exception(error)
         await turns()
 
     async def begin(self, *acks: LeaseAck) -> "list[asyncio.Task[AckAnswer]]":
@@ -250,14 +249,15 @@ async def test_an_ack_cancelled_before_it_left_is_not_sent():
     assert service.tracked == {Position(1, 4), Position(1, 5)}
 
 
-async def test_an_error_of_the_call_is_everybodys():
+@pytest.mark.parametrize(
+    "error", [Unavailable("away"), OSError("vault")], ids=["of the service", "of the token function"]
+)
+async def test_an_error_of_the_call_is_everybodys(error):
     """An error of a call fails every ack in it, and the next call is made."""
     service = Held(6)
     tasks = await service.begin(service.whole(1), service.whole(2))
-    await service.let(error=Unavailable("away"))
-    for task in tasks:
-        with pytest.raises(Unavailable, match="away"):
-            task.result()
+    await service.let(error=error)
+    assert [task.exception() for task in tasks] == [error] * 2
     tasks = await service.begin(service.whole(3))
     await service.let_all()
     assert counts_of(tasks) == [3]

@@ -118,17 +118,19 @@ async def test_no_call_carries_more_than_fits():
     assert all(task.done() for task in tasks)
 
 
-async def test_a_failed_call_fails_its_batches_and_no_later_one():
+@pytest.mark.parametrize(
+    "error", [Unavailable("away"), OSError("vault")], ids=["of the service", "of the token function"]
+)
+async def test_a_failed_call_fails_its_batches_and_no_later_one(error):
     """The call after a failed one is made normally."""
     sent = Sent()
     adds = shared(sent)
     _, *together = await begin(adds, [1], [3], [4])
     await sent.answer(0)
     (later,) = await begin(adds, [5])
-    sent.in_flight[1].set_exception(Unavailable("away"))
+    sent.in_flight[1].set_exception(error)
     await turns()
-    for task in together:
-        assert isinstance(task.exception(), Unavailable)
+    assert [task.exception() for task in together] == [error] * 2
     assert sent.calls[2:] == [[5]]
     await sent.answer(2)
     assert later.result() == AddAnswer(added_count=1)

@@ -1,6 +1,7 @@
 """Tests of shared polls: the calls that they share, the part of each, and the positions of cancelled polls."""
 
 import asyncio
+import gc
 from array import array
 from collections.abc import Sequence
 
@@ -210,15 +211,16 @@ async def test_polls_refused_together_are_asked_for_apart():
         too_much.result()
 
 
-async def test_an_error_is_everybodys_of_its_call_and_the_next_call_leaves():
+@pytest.mark.parametrize(
+    "error", [Unavailable("away"), OSError("vault")], ids=["of the service", "of the token function"]
+)
+async def test_an_error_is_everybodys_of_its_call_and_the_next_call_leaves(error):
     """All polls of a failed call get its error, and the polls behind it are not affected."""
     service = Due(50)
     polls = await busy(service)
     tasks = await begin(polls, 1, 2) + await begin(polls, 3) + await begin(polls, 4)
-    await service.answer(error=Unavailable("away"))
-    for task in tasks[:2]:
-        with pytest.raises(Unavailable, match="away"):
-            task.result()
+    await service.answer(error=error)
+    assert [task.exception() for task in tasks[:2]] == [error] * 2
     await service.answer()
     await service.answer()
     assert [entries_of(task) for task in tasks[2:]] == [[1, 2, 3], [4, 5, 6, 7]]
@@ -245,6 +247,26 @@ async def test_what_was_leased_for_a_poll_given_up_is_given_back():
     await service.answer()
     assert (entries_of(first), entries_of(third)) == ([1, 2], [6, 7, 8, 9])
     assert service.given_back == [(3, [3, 4, 5])]
+
+
+async def test_what_cannot_be_given_back_is_left_to_the_end_of_its_lease():
+    """Nobody waits for the call that gives back, so its error is not reported as lost, whatever it is."""
+
+    class Broken(Due):
+        async def give_back(self, taken: PollResult) -> None:
+            await super().give_back(taken)
+            raise OSError("vault")
+
+    lost = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+    service = Broken(50)
+    polls = await busy(service, terms=LEASE)
+    (gone,) = await begin(polls, 3, terms=LEASE)
+    gone.cancel()
+    await service.answer()
+    gc.collect()
+    assert service.given_back
+    assert not lost
 
 
 async def test_what_came_in_the_turn_in_which_a_poll_was_given_up_is_given_back():

@@ -72,14 +72,16 @@ def test_a_full_buffer_blocks_the_next_add():
     assert sent.batches == [[0, 1], [2]]
 
 
-def test_a_failed_batch_fails_each_of_its_adds_and_no_later_one():
+@pytest.mark.parametrize(
+    "error", [Unavailable("down"), OSError("vault")], ids=["of the service", "of the token function"]
+)
+def test_a_failed_batch_fails_each_of_its_adds_and_no_later_one(error):
     """The batch after a failed one is sent normally."""
     sent = Sent()
-    sent.error = Unavailable("down")
+    sent.error = error
     adds = buffer(sent)
     for outcome in [adds.add(1, 2, entry) for entry in range(3)]:
-        with pytest.raises(Unavailable):
-            outcome.result(PATIENCE_S)
+        assert outcome.exception(PATIENCE_S) is error
     sent.error = None
     later = [adds.add(1, 2, entry) for entry in range(3)]
     assert [outcome.result(PATIENCE_S) for outcome in later].count(AddResult.ADDED) == 2
@@ -171,7 +173,7 @@ def test_a_sender_that_died_is_replaced():
     lost = [adds.add(1, 2, entry) for entry in range(3)]
     assert sent.arrived.wait(PATIENCE_S)
     (dying,) = set(senders()) - before
-    sent.error = RuntimeError()
+    sent.error = SystemExit()
     sent.gate.set()
     for outcome, said in zip(lost, ["may be tracked", "may be tracked", "before this add was sent"], strict=True):
         with pytest.raises(SessionClosed, match=said):

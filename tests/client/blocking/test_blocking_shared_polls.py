@@ -26,6 +26,7 @@ class Due:
         self.calls: list[tuple[list[int], int]] = []
         self.given_back: list[int] = []
         self.fault: Callable[[Sequence[int]], None] = lambda _: None
+        self.fault_of_giving_back: Exception | None = None
         self.may_go_on = threading.Event()
         self._lock = threading.Lock()
         self._lease_id = 0
@@ -47,6 +48,8 @@ class Due:
 
     def give_back(self, taken: PollResult) -> None:
         self.given_back += taken.messages.entry_ids
+        if self.fault_of_giving_back is not None:
+            raise self.fault_of_giving_back
 
 
 def polled(service: Due, count: int, *, terms: PollTerms = LEASE, wait_ms: int = 0) -> "list[Future[PollResult]]":
@@ -122,10 +125,15 @@ def test_polls_refused_together_are_asked_for_apart():
     assert any(len(shares) > 1 for shares, _ in service.calls)
 
 
+@pytest.mark.parametrize("fault", [None, Unavailable("away"), OSError("vault")], ids=repr)
 @pytest.mark.parametrize(("terms", "given_back", "kept"), [(LEASE, [0, 1, 2], None), (HAND_OFF, [], [0, 1, 2])])
-def test_what_came_for_a_poll_given_up_is_not_lost(terms, given_back, kept):
-    """After an interrupt, leased positions are given back, and handed-off positions go to the next poll."""
+def test_what_came_for_a_poll_given_up_is_not_lost(terms, given_back, kept, fault):
+    """After an interrupt, leased positions are given back, and handed-off positions go to the next poll.
+
+    Whatever becomes of the call that gives back, the program gets its interrupt.
+    """
     service = Due(3)
+    service.fault_of_giving_back = fault
     polls = SharedPolls(service.send, service.give_back, share_max=100, epoch=lambda: 1)
 
     class Interrupted(Future):  # type: ignore[type-arg]

@@ -18,7 +18,6 @@ from delayed_tracker.client.queues.add_queue import (
     refused,
     succeed,
 )
-from delayed_tracker.core.values.errors import DelayedTrackerError
 
 SendBatch = Callable[[list[int], list[int], list[int]], Awaitable[AddAnswer]]
 """Sends three columns: deadlines, ledger ids, entry ids."""
@@ -110,7 +109,7 @@ class AddBuffer:
     async def _answer(self, batch: _Batch) -> None:
         try:
             answer = await self._send(*columns(batch))
-        except DelayedTrackerError as error:
+        except Exception as error:  # noqa: BLE001  # raised again in the callers, also the token function's own
             fail(batch, error)
         except BaseException:
             fail(batch, perhaps_sent())

@@ -12,7 +12,6 @@ from delayed_tracker.client.aio.call_coalescer import CallCoalescer
 from delayed_tracker.client.model.answers import AckAnswer
 from delayed_tracker.client.queues.ack_queue import AckOutcome, AckQueue, LeaseAck, WaitingAck, interrupted, settle
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX
-from delayed_tracker.core.values.errors import DelayedTrackerError
 
 Send: TypeAlias = Callable[[Sequence[LeaseAck]], Awaitable[list[AckOutcome]]]
 """Makes one call for several acks; returns the result of each."""
@@ -51,7 +50,7 @@ class SharedAcks:
     async def _call(self, acks: _Acks) -> None:
         try:
             outcomes = await self._send([each.ack for each in acks])
-        except DelayedTrackerError as error:
+        except Exception as error:  # noqa: BLE001  # raised again in the callers, also the token function's own
             settle(acks, [error] * len(acks))
         else:
             settle(acks, outcomes)

@@ -18,7 +18,6 @@ from delayed_tracker.client.model.answers import AddAnswer
 from delayed_tracker.client.queues.add_queue import not_sent, perhaps_sent
 from delayed_tracker.client.queues.batching import parts_of
 from delayed_tracker.client.rules.session import Claim
-from delayed_tracker.core.values.errors import DelayedTrackerError
 
 CALLS_MAX: Final = 2
 """Calls in flight at most: the service works on one while the client reads the other's answer and makes the next."""
@@ -150,7 +149,7 @@ class SharedAdds:
         claim = max(claims, key=lambda each: (each.epoch, each.position), default=None)
         try:
             answer = await self._send((deadlines, ledgers, entries), flight.count, claim)
-        except DelayedTrackerError as error:
+        except Exception as error:  # noqa: BLE001  # raised again in the callers, also the token function's own
             _fail(batches, error)
         except BaseException:
             _fail(batches, perhaps_sent())
@@ -164,7 +163,7 @@ class SharedAdds:
             self._ended(flight)
 
 
-def _fail(batches: list[_Waiting], error: DelayedTrackerError) -> None:
+def _fail(batches: list[_Waiting], error: Exception) -> None:
     for each in batches:
         if not each.outcome.done():
             each.outcome.set_exception(error)

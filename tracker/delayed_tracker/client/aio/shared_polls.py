@@ -14,7 +14,6 @@ from typing import TypeAlias
 from delayed_tracker.client.aio.call_coalescer import CallCoalescer
 from delayed_tracker.client.errors import InvalidArgument, SessionClosed
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollResult, PollTerms, WaitingPoll
-from delayed_tracker.core.values.errors import DelayedTrackerError
 
 Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], Awaitable[list[PollResult]]]
 """Makes one call: most positions for each poll, longest wait in milliseconds, terms."""
@@ -82,7 +81,7 @@ class SharedPolls:
         except InvalidArgument as error:
             if not self._queue.refused(polls, error):
                 _fail(polls, error)
-        except DelayedTrackerError as error:
+        except Exception as error:  # noqa: BLE001  # raised again in the callers, also the token function's own
             _fail(polls, error)
         else:
             for part in self._queue.distribute(polls, parts):
@@ -100,12 +99,12 @@ class SharedPolls:
             returning.add_done_callback(self._returning.discard)
 
     async def _return(self, taken: PollResult) -> None:
-        # If this fails, the positions return when the lease expires, as after a lost answer.
-        with suppress(DelayedTrackerError):
+        # However this fails, nobody waits for it, and the positions return when the lease expires.
+        with suppress(Exception):
             await self._give_back(taken)
 
 
-def _fail(polls: _Polls, error: DelayedTrackerError) -> None:
+def _fail(polls: _Polls, error: Exception) -> None:
     for poll in polls:
         if not poll.outcome.done():
             poll.outcome.set_exception(error)

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from delayed_tracker.client.errors import InvalidArgument
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollResult, PollTerms, WaitingPoll
-from delayed_tracker.core.values.errors import DelayedTrackerError
 
 Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], list[PollResult]]
 """Makes one call: most positions for each poll, longest wait in milliseconds, terms."""
@@ -122,8 +121,8 @@ class SharedPolls:
             with self._lock:
                 self._queue.keep(taken)
         else:
-            # If this fails, the positions return when the lease expires, as after a lost answer.
-            with suppress(DelayedTrackerError):
+            # However this fails, nobody waits for it, and the positions return when the lease expires.
+            with suppress(Exception):
                 self._give_back(taken)
 
     def _fail(self, polls: _Polls, error: Exception) -> None:

@@ -13,7 +13,6 @@ from typing import Generic, Protocol, TypeVar
 
 from delayed_tracker.client.errors import SessionClosed
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
-from delayed_tracker.core.values.errors import DelayedTrackerError
 
 
 class AddFuture(Protocol):
@@ -27,7 +26,7 @@ class AddFuture(Protocol):
         """Set the result of the add."""
         ...
 
-    def set_exception(self, error: DelayedTrackerError, /) -> None:
+    def set_exception(self, error: Exception, /) -> None:
         """Set the error that ended the add."""
         ...
 
@@ -109,7 +108,7 @@ def succeed(batch: Sequence[WaitingAdd[WaitingOutcome]], answer: AddAnswer) -> N
             add.outcome.set_result(result)
 
 
-def fail(batch: Sequence[WaitingAdd[WaitingOutcome]], error: DelayedTrackerError) -> None:
+def fail(batch: Sequence[WaitingAdd[WaitingOutcome]], error: Exception) -> None:
     """Give each add of a batch the same error."""
     for add in batch:
         if not add.outcome.done():
