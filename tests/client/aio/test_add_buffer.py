@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from delayed_tracker.client import AddAnswer, AddResult, SessionClosed, Unavailable
+from delayed_tracker.client import AddAnswer, AddResult, CallTimedOut, SessionClosed, Unavailable
 from delayed_tracker.client.aio.add_buffer import AddBuffer
 
 FOREVER_S = 3_600.0
@@ -138,6 +138,29 @@ async def test_close_sends_what_is_buffered_and_refuses_more():
     with pytest.raises(SessionClosed, match="open the tracker again"):
         await adds.add(1, 2, 6)
     await adds.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "sent_count"), [(CallTimedOut("no answer"), 1), (Unavailable("away"), 1), (OSError("vault"), 3)], ids=repr
+)
+async def test_the_first_batch_that_fails_in_an_outage_ends_the_close(error, sent_count):
+    """The adds behind it are not sent, so closing takes one time limit; after any other error they are."""
+    sent = Sent()
+    sent.gate.clear()
+    adds = buffer(sent, flush_count=2)
+    tasks = [asyncio.create_task(adds.add(1, 2, entry)) for entry in range(6)]
+    await sent.arrived.wait()
+    closing = asyncio.create_task(adds.close())
+    await asyncio.sleep(0)
+    sent.error = error
+    sent.gate.set()
+    await closing
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert sent.batches == [[0, 1], [2, 3], [4, 5]][:sent_count]
+    assert outcomes[: 2 * sent_count] == [error] * 2 * sent_count
+    for outcome in outcomes[2 * sent_count :]:
+        assert isinstance(outcome, SessionClosed)
+        assert "before this add was sent" in str(outcome)
 
 
 async def test_a_buffer_that_has_nothing_to_send_has_no_task():

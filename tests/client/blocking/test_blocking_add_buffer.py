@@ -5,7 +5,7 @@ from concurrent.futures import CancelledError, wait
 
 import pytest
 
-from delayed_tracker.client import AddAnswer, AddResult, SessionClosed, ThreadNotStarted, Unavailable
+from delayed_tracker.client import AddAnswer, AddResult, CallTimedOut, SessionClosed, ThreadNotStarted, Unavailable
 from delayed_tracker.client.blocking.add_buffer import AddBuffer
 from tests.client.harness.threads import no_new_threads
 
@@ -125,6 +125,34 @@ def test_close_sends_what_is_buffered_and_refuses_more():
     with pytest.raises(SessionClosed, match="open the tracker again"):
         adds.add(1, 2, 6)
     adds.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "sent_count"), [(CallTimedOut("no answer"), 1), (Unavailable("away"), 1), (OSError("vault"), 3)], ids=repr
+)
+def test_the_first_batch_that_fails_in_an_outage_ends_the_close(error, sent_count):
+    """The adds behind it are not sent, so closing takes one time limit; after any other error they are."""
+    before = set(senders())
+    sent = Sent()
+    sent.error = error
+    sent.gate.clear()
+    adds = buffer(sent, flush_count=2)
+    outcomes = [adds.add(1, 2, entry) for entry in range(6)]
+    assert sent.arrived.wait(PATIENCE_S)
+    (sender,) = set(senders()) - before
+    join = sender.join
+
+    def join_and_let() -> None:
+        sent.gate.set()
+        join(PATIENCE_S)
+
+    sender.join = join_and_let  # type: ignore[method-assign]  # the batch in flight fails when the buffer is being closed
+    adds.close()
+    assert sent.batches == [[0, 1], [2, 3], [4, 5]][:sent_count]
+    assert [outcome.exception(0) for outcome in outcomes[: 2 * sent_count]] == [error] * 2 * sent_count
+    for outcome in outcomes[2 * sent_count :]:
+        with pytest.raises(SessionClosed, match="before this add was sent"):
+            outcome.result(0)
 
 
 def test_many_threads_lose_nothing():

@@ -7,6 +7,7 @@ The buffer is bounded: an add beyond ``buffer_max`` waits for room, so callers a
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from delayed_tracker.client.errors import Unavailable
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.queues.add_queue import (
     AddQueue,
@@ -70,7 +71,10 @@ class AddBuffer:
             return await outcome
 
     async def close(self) -> None:
-        """Send the buffered adds and refuse more; closing twice is harmless, also if the first was cancelled."""
+        """Send the buffered adds and refuse more; closing twice is harmless, also if the first was cancelled.
+
+        If a batch fails because the service is unavailable, the adds behind it are not sent.
+        """
         self._closed = True
         self._enough.set()
         if self._sender is not None:
@@ -111,6 +115,9 @@ class AddBuffer:
             answer = await self._send(*columns(batch))
         except Exception as error:  # noqa: BLE001  # raised again in the callers, also the token function's own
             fail(batch, error)
+            # During an outage every further batch would take a whole time limit, and the program waits to leave.
+            if self._closed and isinstance(error, Unavailable):
+                fail(self._queue.take_all(), not_sent())
         except BaseException:
             fail(batch, perhaps_sent())
             raise

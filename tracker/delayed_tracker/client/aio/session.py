@@ -264,7 +264,11 @@ class TrackerSession(TrackerView):
             return await self._calls.perform(exchange)
 
     async def leave(self) -> None:
-        """Send the buffered adds and refuse further calls; the tracker stays loaded on the service."""
+        """Send the buffered adds and refuse further calls; the tracker stays loaded on the service.
+
+        If a batch of them fails because the service is unavailable, the adds behind it are not sent: they raise
+        SessionClosed.
+        """
         self._calls.require_loop()
         self._end.has_begun = True
         await self._adds.close()

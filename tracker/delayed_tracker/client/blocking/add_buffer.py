@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
-from delayed_tracker.client.errors import ThreadNotStarted
+from delayed_tracker.client.errors import ThreadNotStarted, Unavailable
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.queues.add_queue import (
     AddQueue,
@@ -96,7 +96,10 @@ class AddBuffer:
         return outcome
 
     def close(self) -> None:
-        """Send the buffered adds and refuse more; closing twice is harmless."""
+        """Send the buffered adds and refuse more; closing twice is harmless.
+
+        If a batch fails because the service is unavailable, the adds behind it are not sent.
+        """
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -137,6 +140,11 @@ class AddBuffer:
             answer = self._send(*columns(batch))
         except Exception as error:  # noqa: BLE001  # raised again in the callers, also the token function's own
             fail(batch, error)
+            # During an outage every further batch would take a whole time limit, and the program waits to leave.
+            if self._closed and isinstance(error, Unavailable):
+                with self._changed:
+                    rest = self._queue.take_all()
+                fail(rest, not_sent())
         except BaseException:
             fail(batch, perhaps_sent())
             raise

@@ -275,7 +275,11 @@ class TrackerSession(TrackerView):
             return self._calls.perform(exchange)
 
     def leave(self) -> None:
-        """Send the buffered adds and refuse further calls; the tracker stays loaded on the service."""
+        """Send the buffered adds and refuse further calls; the tracker stays loaded on the service.
+
+        If a batch of them fails because the service is unavailable, the adds behind it are not sent: they raise
+        SessionClosed.
+        """
         self._end.has_begun = True
         self._adds.close()
 
