@@ -24,7 +24,7 @@ TOKENS: Final = (
     (r"\bdelayed_tracker\.client\.aio\b", "delayed_tracker.client.blocking"),
 )
 WORDS: Final = (
-    (r"\n *self\._calls\.require_loop\(\)", ""),
+    (r"self\._calls\.require_loop\(\)", "self._adds.require_other_thread()"),
     (r"contextlib\.aclosing", "contextlib.closing"),
     (
         r"from collections\.abc import (.*)\n",
@@ -58,6 +58,10 @@ ADD_SOON: Final = '''
 
         Arguments, and errors of the future: as for :meth:`add`. If the future is cancelled before the position is in
         flight, the position is not sent.
+
+        Callbacks of the future run in the thread that sends; meanwhile it sends nothing. There, this call does not
+        block, and :meth:`add`, :meth:`leave`, :meth:`close` and :meth:`delete`, which wait for that thread, raise
+        WrongThread.
 
         Raises:
             InvalidInput: a value is out of range; nothing was buffered.

@@ -33,6 +33,7 @@ from delayed_tracker.client.errors import (
     Unauthenticated,
     Unavailable,
     WrongEventLoop,
+    WrongThread,
 )
 from delayed_tracker.client.model.answers import (
     AckAnswer,
@@ -148,4 +149,5 @@ __all__ = [
     "Unavailable",
     "UnreadableEntries",
     "WrongEventLoop",
+    "WrongThread",
 ]

@@ -24,6 +24,7 @@
     SessionClosed                 this program closed the session or its client
     NotConnected                  the client was not entered as a context
     WrongEventLoop                the call came from an event loop that is not the client's
+    WrongThread                   a callback made a call that would wait for the thread that it runs in
     ThreadNotStarted              the system gave the blocking client no thread; nothing was sent
 
 A failed call applied nothing, except after CallTimedOut and Unavailable: then perhaps only the answer was lost.
@@ -226,6 +227,18 @@ class WrongEventLoop(DelayedTrackerError):
         super().__init__(
             "this client belongs to another event loop: connect within this one, hand the call over with"
             " asyncio.run_coroutine_threadsafe, or use delayed_tracker.client.blocking"
+        )
+
+
+class WrongThread(DelayedTrackerError):
+    """A callback of a future of ``add_soon`` made a call that would wait for its own thread. Nothing was sent."""
+
+    reason = "WRONG_THREAD"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this callback runs in the thread that sends the buffered adds, and the call would wait for that thread: use"
+            " add_soon, or hand the call over to another thread"
         )
 
 

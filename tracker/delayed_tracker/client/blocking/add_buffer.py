@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
-from delayed_tracker.client.errors import ThreadNotStarted, Unavailable
+from delayed_tracker.client.errors import ThreadNotStarted, Unavailable, WrongThread
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.queues.add_queue import (
     AddQueue,
@@ -29,6 +29,13 @@ _Batch = list[WaitingAdd["Future[AddResult]"]]
 
 IDLE_S: Final = 1.0
 """Seconds without an add after which the sender thread ends."""
+
+
+class _Role(threading.local):
+    """What the current thread does for one buffer."""
+
+    is_sender = False
+    """True in the thread that sends, and so in the callbacks of the futures."""
 
 
 class AddBuffer:
@@ -51,6 +58,7 @@ class AddBuffer:
         self._flush_delay_s = flush_delay_s
         self._idle_s = idle_s
         self._room = threading.Semaphore(buffer_max)
+        self._role = _Role()
         # Guards the queue, the flag and the thread; the sender waits on it.
         self._changed = threading.Condition()
         self._queue: AddQueue[Future[AddResult]] = AddQueue(
@@ -69,7 +77,7 @@ class AddBuffer:
             return len(self._queue)
 
     def add(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> "Future[AddResult]":
-        """Add one position; return the future of its result. Blocks while there is no room.
+        """Add one position; return the future of its result. Blocks while there is no room, except in a callback.
 
         The future raises TrackerCallError if its batch failed; nothing of the batch was applied then. If it is
         cancelled before the position is in flight, the position is not sent.
@@ -79,8 +87,9 @@ class AddBuffer:
             ThreadNotStarted: the thread that sends could not be started; the position is not sent.
         """
         outcome: Future[AddResult] = Future()
-        self._room.acquire()
-        outcome.add_done_callback(lambda _: self._room.release())
+        # A callback goes beyond the bound if it must: the thread that it runs in is the one that makes room.
+        if self._room.acquire(blocking=not self._role.is_sender):
+            outcome.add_done_callback(lambda _: self._room.release())
         with self._changed:
             if self._closed:
                 outcome.cancel()
@@ -94,6 +103,11 @@ class AddBuffer:
             self._queue.put(WaitingAdd(deliver_at_ms, ledger_id, entry_id, outcome))
             self._changed.notify()
         return outcome
+
+    def require_other_thread(self) -> None:
+        """Refuse a call that would wait for the current thread; raises WrongThread."""
+        if self._role.is_sender:
+            raise WrongThread
 
     def close(self) -> None:
         """Send the buffered adds and refuse more; closing twice is harmless.
@@ -114,6 +128,7 @@ class AddBuffer:
         return sender
 
     def _send_batches(self) -> None:
+        self._role.is_sender = True
         try:
             while (batch := self._gathered()) is not None:
                 if batch:

@@ -36,10 +36,11 @@ class Adds:
 
     def add(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> AddResult:
         """Add one position through the buffer, and wait for its result."""
+        self.require_other_thread()
         return self.add_soon(deliver_at_ms, ledger_id, entry_id).result()
 
     def add_soon(self, deliver_at_ms: int, ledger_id: int, entry_id: int) -> "Future[AddResult]":
-        """Add one position through the buffer; blocks only while the buffer is full."""
+        """Add one position through the buffer; blocks only while the buffer is full, and never in a callback."""
         pack_indexes([deliver_at_ms], [ledger_id], [entry_id])
         return self._buffer.add(deliver_at_ms, ledger_id, entry_id)
 
@@ -62,6 +63,10 @@ class Adds:
                 raise self._calls.failure(error) from error
             finally:
                 sending.stop()
+
+    def require_other_thread(self) -> None:
+        """Refuse a call of a callback that would wait for the thread of the callback; raises WrongThread."""
+        self._buffer.require_other_thread()
 
     def close(self) -> None:
         """Send what is buffered."""

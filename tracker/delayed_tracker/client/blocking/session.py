@@ -91,6 +91,10 @@ class TrackerSession(TrackerView):
         Arguments, and errors of the future: as for :meth:`add`. If the future is cancelled before the position is in
         flight, the position is not sent.
 
+        Callbacks of the future run in the thread that sends; meanwhile it sends nothing. There, this call does not
+        block, and :meth:`add`, :meth:`leave`, :meth:`close` and :meth:`delete`, which wait for that thread, raise
+        WrongThread.
+
         Raises:
             InvalidInput: a value is out of range; nothing was buffered.
             SessionClosed: this session was left or closed.
@@ -280,6 +284,7 @@ class TrackerSession(TrackerView):
         If a batch of them fails because the service is unavailable, the adds behind it are not sent: they raise
         SessionClosed.
         """
+        self._adds.require_other_thread()
         self._end.has_begun = True
         self._adds.close()
 
