@@ -33,6 +33,7 @@ from delayed_tracker.client.errors import (
     Unauthenticated,
     Unavailable,
     WrongEventLoop,
+    WrongProcess,
     WrongThread,
 )
 from delayed_tracker.client.model.answers import (
@@ -149,5 +150,6 @@ __all__ = [
     "Unavailable",
     "UnreadableEntries",
     "WrongEventLoop",
+    "WrongProcess",
     "WrongThread",
 ]

@@ -24,6 +24,7 @@
     SessionClosed                 this program closed the session or its client
     NotConnected                  the client was not entered as a context
     WrongEventLoop                the call came from an event loop that is not the client's
+    WrongProcess                  the blocking client was connected before a fork
     WrongThread                   a callback made a call that would wait for the thread that it runs in
     ThreadNotStarted              the system gave the blocking client no thread; nothing was sent
 
@@ -227,6 +228,18 @@ class WrongEventLoop(DelayedTrackerError):
         super().__init__(
             "this client belongs to another event loop: connect within this one, hand the call over with"
             " asyncio.run_coroutine_threadsafe, or use delayed_tracker.client.blocking"
+        )
+
+
+class WrongProcess(DelayedTrackerError):
+    """A blocking client was called in another process than the one that connected. Nothing was sent."""
+
+    reason = "WRONG_PROCESS"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this client was connected in another process, and neither its connection nor its threads outlive a fork:"
+            " connect, and open the tracker, in this process"
         )
 
 

@@ -1,5 +1,6 @@
 """Makes the calls of a program without an event loop: channel, time limits, conversion of errors."""
 
+import os
 import random
 import threading
 import time
@@ -10,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from delayed_tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, call_error
+from delayed_tracker.client.errors import FailedCall, SessionClosed, TrackerCallError, WrongProcess, call_error
 from delayed_tracker.client.model.channel import (
     channel_options,
     method_path,
@@ -49,6 +50,7 @@ class Calls:
         self._stream_channels: set[grpc.Channel] = set()
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[Message | bytes, object]] = {}
         self._closing = threading.Event()
+        self._process = os.getpid()
 
     def connected(self) -> None:
         """Return when the service can be reached.
@@ -122,6 +124,8 @@ class Calls:
 
     def close(self) -> None:
         """Close all channels; calls in flight in other threads end with SessionClosed."""
+        if self._is_of_another_process:
+            return  # the channels are the parent's, and closing them here would wait for its threads
         self._closing.set()
         for channel in (self._channel, *self._stream_channels):
             channel.close()
@@ -133,6 +137,10 @@ class Calls:
         if self._closing.is_set() and failed.code() is grpc.StatusCode.CANCELLED:
             return SessionClosed("the client was closed while the call was under way; it may have been applied")
         return call_error(failed)
+
+    @property
+    def _is_of_another_process(self) -> bool:
+        return os.getpid() != self._process
 
     def _new_channel(self, options: Sequence[tuple[str, str | int]]) -> grpc.Channel:
         if self._credentials is None:
@@ -184,7 +192,14 @@ class Calls:
             left_s = ends_s - time.monotonic()
 
     def require_open(self) -> None:
-        """Refuse a call that cannot be made; raises SessionClosed if the client was closed."""
+        """Refuse a call that cannot be made.
+
+        Raises:
+            SessionClosed: the client was closed.
+            WrongProcess: the channel and the threads of the session are those of the parent of this process.
+        """
+        if self._is_of_another_process:
+            raise WrongProcess
         if self._closing.is_set():
             raise SessionClosed("the client is closed; connect again")
 
