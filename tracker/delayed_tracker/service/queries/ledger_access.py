@@ -1,17 +1,28 @@
-"""Ledgers for ledger queries, opened when the service starts, if the settings name any."""
+"""Ledgers for ledger queries, opened when the service starts, if the settings name any.
 
+Trackers do not need them. So a ZooKeeper that does not answer keeps no service from starting: its ledgers are opened when
+it answers, and queries are told to come again until then.
+"""
+
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 import structlog
 
-from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.core.values.errors import DelayedTrackerError, InvalidInput
+from delayed_tracker.ledger.errors import MetadataUnavailable
 from delayed_tracker.ledger.messages import MessageId
 from delayed_tracker.ledger.queries.async_queries import AsyncTopicQueries
 from delayed_tracker.ledger.queries.message_index import IndexLookupMode
 from delayed_tracker.ledger.source_url import open_sources, split_sources
 from delayed_tracker.service.errors import BrokerMetadataDisabled, LedgerSourceNotSet, Recovering
 from delayed_tracker.service.settings.settings import Settings
+
+_RETRY_S: Final = 1.0
+_RETRY_MAX_S: Final = 60.0
+"""Longest pause between two attempts to open the ledgers; each is twice the one before."""
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
@@ -54,6 +65,7 @@ class LedgerAccess:
         self.answers = answers
         self._source_url = source_url
         self._queries: AsyncTopicQueries | None = None
+        self._opening: asyncio.Task[None] | None = None
 
     @property
     def queries(self) -> AsyncTopicQueries:
@@ -70,7 +82,7 @@ class LedgerAccess:
         return self._queries
 
     async def start(self) -> None:
-        """Open the source. This may take as long as reading all its files.
+        """Open the source, or begin to try until ZooKeeper answers. This may take as long as reading all its files.
 
         Raises:
             InvalidInput: the URL names nothing that can be opened, or a file cannot be read.
@@ -80,12 +92,40 @@ class LedgerAccess:
             return
         _log.info("opening ledgers", source=self._source_url)
         try:
+            await self._open()
+        except MetadataUnavailable as error:
+            self._note(error, _RETRY_S)
+            self._opening = asyncio.create_task(self._open_later())
+
+    async def _open(self) -> None:
+        try:
             self._queries = await AsyncTopicQueries.open(lambda: open_sources(split_sources(self._source_url)))
         except InvalidInput as error:
             raise InvalidInput("ledgerSourceUrl", self._source_url, error.remedy) from error
         except OSError as error:
-            # An error of an object storage or of ZooKeeper, which has no file name.
+            # An error of an object storage, which has no file name.
             raise InvalidInput("ledgerSourceUrl", self._source_url, f"{error}; name what can be read") from error
+
+    async def _open_later(self) -> None:
+        pause_s = _RETRY_S
+        while self._queries is None:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _RETRY_MAX_S)
+            try:
+                await self._open()
+            except DelayedTrackerError as error:
+                self._note(error, pause_s)
+            else:
+                _log.info("ledgers opened", source=self._source_url)
+
+    def _note(self, error: DelayedTrackerError, pause_s: float) -> None:
+        _log.warning(
+            "ledgers not opened, queries of them are refused meanwhile",
+            source=self._source_url,
+            reason=error.reason,
+            error=error.message,
+            retry_in_ms=round(pause_s * 1_000),
+        )
 
     def require_index_metadata(self, mode: IndexLookupMode) -> None:
         """Check the broker's precondition of a lookup by index.
@@ -107,6 +147,11 @@ class LedgerAccess:
 
     async def close(self) -> None:
         """Close the source. Harmless if it was not opened."""
+        if self._opening is not None:
+            self._opening.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._opening
+            self._opening = None
         if self._queries is not None:
             queries, self._queries = self._queries, None
             await queries.close()
