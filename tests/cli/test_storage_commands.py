@@ -74,7 +74,7 @@ def test_answers_for_machines(command, storage, tmp_path):
         assert file["bytes_before"] >= file["bytes_after"]
 
 
-def test_the_storage_of_a_configuration_is_copied(command, storage, tmp_path):
+def test_the_storage_of_a_configuration_is_meant(command, storage, tmp_path):
     """The file names it as for the service; naming two storages is refused."""
     conf = tmp_path / "tracker.conf"
     conf.write_text(f"bucketSnapshotStorageUrl=sqlite:{storage}\n")
@@ -82,12 +82,15 @@ def test_the_storage_of_a_configuration_is_copied(command, storage, tmp_path):
     ran = command("backup", str(tmp_path / "other"), "--config", str(conf), "--storage", f"sqlite:{storage}")
     assert (ran.status, ran.err.count("\n")) == (ExitCode.USAGE, 1)
     assert "--config names a storage, too; give one of the two" in ran.err
+    assert command("compact", "--config", str(conf)).status == 0
+    assert command("restore", str(tmp_path / "copy"), "--config", str(conf), "--force").status == 0
     conf.write_text("bucketSnapshotStorageUrl=memory:\n")
-    ran = command("backup", str(tmp_path / "other"), "--config", str(conf))
-    assert ran.status == ExitCode.USAGE
-    assert ran.err.startswith(
-        "delayed-tracker: bucketSnapshotStorageUrl: 'memory:' is not valid; only a SQLite storage"
-    )
+    for arguments in (["backup", str(tmp_path / "other")], ["restore", str(tmp_path / "copy")], ["compact"]):
+        ran = command(*arguments, "--config", str(conf))
+        assert ran.status == ExitCode.USAGE
+        assert ran.err.startswith(
+            "delayed-tracker: bucketSnapshotStorageUrl: 'memory:' is not valid; only a SQLite storage"
+        )
 
 
 @pytest.mark.parametrize(

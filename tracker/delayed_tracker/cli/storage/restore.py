@@ -4,8 +4,8 @@ from typing import Annotated, Final
 
 import typer
 
-from delayed_tracker.cli.storage.storage_file import BackupFile, Force, Storage, storage_file
-from delayed_tracker.cli.terminal.options import AsJson
+from delayed_tracker.cli.storage.storage_file import BackupFile, Force, Storage, chosen_file
+from delayed_tracker.cli.terminal.options import AsJson, Config
 from delayed_tracker.cli.terminal.output import counted, print_json, progress, say
 from delayed_tracker.storage.sqlite.restore import restore_storage
 
@@ -16,7 +16,8 @@ DAMAGE_MAX: Final = 100
 def restore(
     file: BackupFile,
     *,
-    storage: Storage,
+    storage: Storage = None,
+    config: Config = None,
     force: Force = False,
     accept_damage: Annotated[
         bool, typer.Option("--accept-damage", help="Restore the rest of a backup that is damaged in places.")
@@ -33,7 +34,7 @@ def restore(
 
     Example: delayed-tracker restore /var/backups/tracker.db --storage sqlite:data/tracker.db
     """
-    target = storage_file("--storage", storage)
+    target = chosen_file(storage, config)
     with progress("restoring", "bytes") as shown:
         restored = restore_storage(file.absolute(), target, force=force, accept_damage=accept_damage, progress=shown)
     if as_json:

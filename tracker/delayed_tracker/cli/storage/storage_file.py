@@ -5,13 +5,18 @@ from typing import Annotated
 
 import typer
 
+from delayed_tracker.cli.service.config import settings_from
 from delayed_tracker.cli.terminal.options import reject_tilde_path
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.sqlite.storage import file_of
 
 Storage = Annotated[
-    str,
-    typer.Option("--storage", help="Storage of the service (bucketSnapshotStorageUrl), sqlite:PATH.", metavar="URL"),
+    str | None,
+    typer.Option(
+        "--storage",
+        help="Storage of the service (bucketSnapshotStorageUrl), sqlite:PATH; default: that of --config.",
+        metavar="URL",
+    ),
 ]
 BackupFile = Annotated[
     Path,
@@ -27,6 +32,23 @@ AnyStorage = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+
+
+def chosen_file(storage: str | None, config: Path | None) -> Path:
+    """Return the file of the storage that the options name.
+
+    Args:
+        storage: value of ``--storage``; None takes the storage of the settings.
+        config: value of ``--config``.
+    Raises:
+        InvalidInput: both are given, or the storage is another than SQLite.
+        InvalidSettings: the settings are not valid.
+    """
+    if storage is None:
+        return storage_file("bucketSnapshotStorageUrl", settings_from(config, None).settings.storage.storage_url)
+    if config is not None:
+        raise InvalidInput("--storage", storage, "--config names a storage, too; give one of the two")
+    return storage_file("--storage", storage)
 
 
 def storage_file(field: str, url: str) -> Path:
