@@ -7,6 +7,7 @@ import pytest_asyncio
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from tests.client.harness.shells import Shell
+from tests.integration.harness.dispatcher import PATIENT
 from tests.integration.harness.lab import TOPIC
 
 
@@ -52,7 +53,7 @@ async def shared_service(tmp_path_factory: pytest.TempPathFactory, shared_settin
 @pytest.fixture(params=Shell, ids=lambda shell: shell.value)
 async def client(request, shared_service):
     """Connect a client through each shell; no tracker is left to the next test."""
-    async with request.param.connect(shared_service.grpc_address) as connected:
+    async with request.param.connect(shared_service.grpc_address, settings=PATIENT) as connected:
         yield connected
         for tracker in [tracker async for tracker in connected.list_trackers()]:
             await connected.delete_tracker(tracker.topic, tracker.subscription)

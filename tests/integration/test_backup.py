@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
-from delayed_tracker.client import DelayedTrackerClient
 from tests.integration.harness.committed import committed_snapshots
 from tests.integration.harness.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, Dispatcher, connect
 
@@ -64,7 +63,7 @@ async def test_backups_under_load_verify(tmp_path: Path):
     await command("compact", "--storage", restored_url)
     again = await ServiceProcess.start(tmp_path, storage_url=restored_url, settings=SETTINGS)
     try:
-        async with DelayedTrackerClient.connect(again.grpc_address) as client:
+        async with connect(again.grpc_address) as client:
             report = await client.view_tracker(TOPIC, SUBSCRIPTION).verify()
             assert report.sound
             assert len(report.snapshots) >= len(must_be_there) > 0

@@ -8,9 +8,8 @@ import httpx
 import pytest
 from numba import config
 
-from delayed_tracker.client import DelayedTrackerClient
-from tests.integration.harness.dispatcher import now_ms
-from tests.integration.harness.lab import TOPIC, add
+from tests.integration.harness.dispatcher import connect
+from tests.integration.harness.lab import TOPIC, add, add_entries
 from tests.service.harness.shell import until
 
 pytestmark = [
@@ -27,13 +26,12 @@ def cache(tmp_path, monkeypatch):
 
 async def test_a_service_answers_before_its_kernels_are_compiled(service):
     """A service that is still compiling reports this, and gives the same answers as a compiled one."""
-    async with DelayedTrackerClient.connect(service.grpc_address) as client, httpx.AsyncClient() as http:
+    async with connect(service.grpc_address) as client, httpx.AsyncClient(timeout=60) as http:
         await until(lambda: "compiling kernels in the background" in service.log.read_text("utf-8"), within_s=60)
         async with await client.open_tracker(TOPIC, "workers") as session:
             await add(session, 7, 1_000)
-            answer = await session.add_columns([now_ms() + 3_000] * 3, [8] * 3, [2, 0, 1])
-            assert answer.added_count == 3
-            async with await session.poll(10, wait_ms=10_000) as lease:
+            await add_entries(session, 8, [2, 0, 1], in_ms=3_000)
+            async with await session.poll(10, wait_ms=60_000) as lease:
                 assert [position.entry_id for position in lease.messages] == [0, 1, 2]
         assert (await http.get(f"http://{service.http_address}/health/ready")).status_code == 200
     assert "kernels are compiled" not in service.log.read_text("utf-8")

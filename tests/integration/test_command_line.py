@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import termios
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -16,9 +15,9 @@ import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.cli.exit_codes import ExitCode
-from delayed_tracker.client import DelayedTrackerClient
+from tests.integration.harness.dispatcher import connect
+from tests.integration.harness.lab import TOPIC, add
 
-TOPIC = "persistent://lab/main/delayed"
 TRACKER = ["--topic", TOPIC, "--subscription", "sub-1"]
 INTERRUPTED = 130
 """Status that shells expect of a process that ends by SIGINT."""
@@ -34,7 +33,7 @@ async def waiting_poll(service: ServiceProcess, *options: str) -> asyncio.subpro
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    async with httpx.AsyncClient(base_url=f"http://{service.http_address}") as http, asyncio.timeout(60):
+    async with httpx.AsyncClient(base_url=f"http://{service.http_address}", timeout=60) as http, asyncio.timeout(60):
         while "delayed_tracker_waiting_polls 1\n" not in (await http.get("/metrics")).text:
             assert process.returncode is None
     return process
@@ -55,7 +54,7 @@ async def test_a_service_killed_during_a_poll_is_said_so(service):
 async def test_a_poll_whose_tracker_is_taken_over_is_told_so(service):
     """A dispatcher that opens the tracker fences the command."""
     process = await waiting_poll(service, "--json")
-    async with DelayedTrackerClient.connect(service.grpc_address) as client, await client.open_tracker(TOPIC, "sub-1"):
+    async with connect(service.grpc_address) as client, await client.open_tracker(TOPIC, "sub-1"):
         out, err = await process.communicate()
     assert (process.returncode, out) == (ExitCode.TRACKER_CONFLICT, b"")
     assert json.loads(err)["error"]["reason"] in {"FENCED", "CLEARED"}
@@ -93,12 +92,10 @@ def pipe_without_reader() -> Iterator[int]:
 async def delayed(service: ServiceProcess, count: int) -> None:
     """Add positions that are due soon."""
     async with (
-        DelayedTrackerClient.connect(service.grpc_address) as client,
+        connect(service.grpc_address) as client,
         await client.open_tracker(TOPIC, "sub-1") as session,
     ):
-        soon_ms = int(time.time() * 1_000) + 3_000
-        answer = await session.add_columns([soon_ms] * count, [7] * count, list(range(count)))
-    assert answer.added_count == count
+        await add(session, 7, count, in_ms=3_000)
 
 
 async def polling(service: ServiceProcess, stdout: int, *options: str) -> asyncio.subprocess.Process:
@@ -121,7 +118,7 @@ async def until_full(reading: int, process: asyncio.subprocess.Process) -> None:
 
 async def counts(service: ServiceProcess) -> tuple[int, int, int]:
     """Return how many positions are pending, leased and acknowledged."""
-    async with DelayedTrackerClient.connect(service.grpc_address) as client:
+    async with connect(service.grpc_address) as client:
         stats = await client.view_tracker(TOPIC, "sub-1").stats()
     return stats.pending_count, stats.leased_count, stats.acked_count
 
@@ -181,7 +178,7 @@ async def test_a_poll_that_is_fenced_before_the_ack_prints_a_whole_document(serv
     with os.fdopen(reading, "rb") as stdout:
         await until_full(reading, process)
         async with (
-            DelayedTrackerClient.connect(service.grpc_address) as client,
+            connect(service.grpc_address) as client,
             await client.open_tracker(TOPIC, "sub-1"),
         ):
             document = json.loads(await asyncio.to_thread(stdout.read))

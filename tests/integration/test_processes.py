@@ -122,7 +122,7 @@ async def test_a_waiting_poll_ends_when_the_tracker_is_cleared(shared_service):
     """Clearing ends a waiting poll with its own error, so that a dispatcher does not take it for an empty answer."""
     async with connect(shared_service.grpc_address) as client, await client.open_tracker("t", "s") as session:
         waiting = asyncio.create_task(session.poll(1, wait_ms=30_000))
-        async with httpx.AsyncClient(base_url=f"http://{shared_service.http_address}") as http:
+        async with httpx.AsyncClient(base_url=f"http://{shared_service.http_address}", timeout=60) as http:
             while "delayed_tracker_waiting_polls 1\n" not in (await http.get("/metrics")).text:
                 pass
         await session.clear()

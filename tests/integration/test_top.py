@@ -15,7 +15,7 @@ import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.cli.exit_codes import ExitCode
-from delayed_tracker.client import DelayedTrackerClient
+from tests.integration.harness.dispatcher import connect
 from tests.integration.harness.lab import TOPIC, add
 
 WAIT_S = 60
@@ -116,7 +116,7 @@ def row_of(screen: list[str], end_of_topic: str) -> list[str]:
 
 @pytest.fixture
 async def client(service):
-    async with DelayedTrackerClient.connect(service.grpc_address) as connected:
+    async with connect(service.grpc_address) as connected:
         yield connected
 
 
@@ -163,7 +163,7 @@ async def test_what_is_handed_out_and_what_is_overdue_is_seen(service, client):
 @pytest.mark.long
 async def test_a_service_that_goes_away_is_said_and_tried_again(service, tmp_path, storage_url):
     """The rows of a stopped service stay and come back with it; Ctrl-C ends the command in order."""
-    async with DelayedTrackerClient.connect(service.grpc_address) as client:
+    async with connect(service.grpc_address) as client:
         await add(await client.open_tracker(TOPIC, "workers"), 7, 60)
     async with top_at_a_terminal(service.grpc_address) as terminal:
         await terminal.shows(lambda lines: row_of(lines, "delayed"))

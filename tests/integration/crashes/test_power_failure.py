@@ -14,6 +14,7 @@ from tests.integration.crashes.load import SETTINGS, TWICE_MAX, Load, running_lo
 from tests.integration.crashes.load_client import SUBSCRIPTION, columns
 from tests.integration.crashes.recording import rebuilt
 from tests.integration.crashes.tracing import recorder, until_recorded
+from tests.integration.harness.dispatcher import connect
 
 CLIENTS = 2
 PEEKED_MAX = 10_000
@@ -98,7 +99,7 @@ async def test_answers_hold_after_a_power_failure(tmp_path: Path, points: int, s
         )
         again = 0
         try:
-            async with DelayedTrackerClient.connect(service.grpc_address) as client:
+            async with connect(service.grpc_address) as client:
                 for topic in load.topics:
                     facts = load.facts(topic, until=moment)
                     owed_count += len(facts.owed())
