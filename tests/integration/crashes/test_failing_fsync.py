@@ -4,34 +4,35 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
-from delayed_tracker.client import ClientSettings, DelayedTrackerClient, Position, TrackerSession, Unavailable
+from delayed_tracker.client import DelayedTrackerClient, Position, TrackerSession, Unavailable
 from tests.integration.crashes.tracing import injected
-from tests.integration.harness.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, now_ms
+from tests.integration.harness.dispatcher import PATIENT, SETTINGS, SUBSCRIPTION, TOPIC, now_ms
 from tests.integration.harness.lab import HOUR_MS, add
 
-HANG_S = 5.0
+HANG_S = 30.0
+"""Longer than what falls due takes to come on a machine that stands still for seconds."""
 COUNT = 20
 ANSWERED = 1
 """Ledger of adds that are answered before the fault and due in an hour."""
 DUE = 2
-"""Ledger of adds that are answered before the fault and due within two seconds."""
+"""Ledger of adds that are answered before the fault and due soon."""
 FAULTY = 3
 """Ledger of adds that meet the fault."""
 LATER = 4
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def connect(address: str) -> DelayedTrackerClient:
     """Return a client whose calls outlast the hang."""
-    settings = ClientSettings(call_timeout_s=10 * HANG_S, wait_for_ready=False)
-    return DelayedTrackerClient.connect(address, settings=settings)
+    return DelayedTrackerClient.connect(address, settings=replace(PATIENT, call_timeout_s=4 * HANG_S))
 
 
 @asynccontextmanager
@@ -94,7 +95,7 @@ async def test_after_a_failed_fsync_adds_are_refused_and_nothing_answered_is_los
         # The fault is over; the file is not written again all the same.
         assert (await refused(session)).reason == "ADD_LOG_BROKEN"
         await deliver_due(session)
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=60) as http:
             assert (await http.get(f"http://{service.http_address}/health/live")).status_code == 200
         await service.kill()
     await require_tracked(tmp_path, ANSWERED, DUE)
