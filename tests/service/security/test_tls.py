@@ -375,7 +375,9 @@ async def test_what_is_no_handshake_leaves_no_line_of_grpc(tmp_path: Path):
     finally:
         process.terminate()
         _, written = await process.communicate()
-    assert [json.loads(line)["event"] for line in written.splitlines()] == ["stopping", "stopped"]
+    events = [json.loads(line)["event"] for line in written.splitlines()]
+    # The service loads its kernels a moment after its start, which may come before its end.
+    assert [event for event in events if "kernels" not in event] == ["stopping", "stopped"]
 
 
 @pytest.mark.long
