@@ -22,7 +22,9 @@ pytestmark = pytest.mark.slow
 OPEN_FILES = 256
 SILENT = 400
 """More connections than the service may have open files."""
-CALL_SECONDS = 5
+CALL_SECONDS = 60
+WITHIN_S = 5
+"""Half of what the service allows a silent client by default."""
 FAR_MS = 10_000_000_000_000
 HTTP2_BEGIN = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0" + b"\0\0\0\4\1\0\0\0\0"
 """The preface, empty settings, and the acknowledgement of the server's settings."""
@@ -66,7 +68,7 @@ async def test_silent_connections_do_not_disturb_those_that_work(tmp_path: Path)
     New gRPC clients are accepted again when the silent ones are gone.
     """
     async with (
-        serving_process(tmp_path, "--set", "grpcHandshakeTimeoutMillis=60000", open_files=OPEN_FILES) as service,
+        serving_process(tmp_path, "--set", "grpcHandshakeTimeoutMillis=600000", open_files=OPEN_FILES) as service,
         grpc.aio.insecure_channel(service.grpc, options=OWN) as channel,
     ):
         stub = pb_grpc.DelayedDeliveryTrackerServiceStub(channel)
@@ -93,15 +95,34 @@ async def test_silent_connections_do_not_disturb_those_that_work(tmp_path: Path)
     assert len(log) < 5_000
 
 
+async def is_closed_within(seconds: float, host: str, port: int, sent: bytes) -> bool:
+    """Return whether the service closes a connection, on which no more is sent, in time."""
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(sent)
+    try:
+        async with asyncio.timeout(seconds):
+            while await reader.read(1_024):
+                pass
+    except TimeoutError:
+        return False
+    finally:
+        writer.close()
+    return True
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("port", "sent", "closed_within_s"),
     [
-        pytest.param("grpc", b"", 10, id="no HTTP/2"),
+        pytest.param("grpc", b"", WITHIN_S, id="no HTTP/2"),
         pytest.param(
-            "grpc", HTTP2_BEGIN, GRPC_KEEPALIVE_MS / 1_000 + 15, id="no answer to a probe", marks=pytest.mark.deep
+            "grpc",
+            HTTP2_BEGIN,
+            GRPC_KEEPALIVE_MS / 1_000 + 15,
+            id="no answer to a probe",
+            marks=[pytest.mark.deep, pytest.mark.timeout(600)],
         ),
-        pytest.param("http", b"", 10, id="no request"),
+        pytest.param("http", b"", WITHIN_S, id="no request"),
     ],
 )
 async def test_silent_connections_are_closed_in_time(tmp_path: Path, port, sent, closed_within_s):
@@ -114,9 +135,8 @@ async def test_silent_connections_are_closed_in_time(tmp_path: Path, port, sent,
     options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     async with serving_process(tmp_path, *options) as service:
         host, _, number = getattr(service, port).rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(number))
-        writer.write(sent)
-        async with asyncio.timeout(closed_within_s):
-            while await reader.read(1_024):
-                pass
-        writer.close()
+        # Several: the machine may stand still while one of them is open.
+        for _ in range(5):
+            if await is_closed_within(closed_within_s, host, int(number), sent):
+                return
+    pytest.fail("no connection was closed in time")
