@@ -54,12 +54,19 @@ class Terminal:
         """Lines drawn last."""
         return _ESCAPES.sub("", self.drawn.rpartition(_HOME)[2]).splitlines()
 
-    async def shows(self, wanted: Callable[[list[str]], object]) -> list[str]:
+    @property
+    def last_screen(self) -> int:
+        """Place at which the screen that is there begins in what was drawn."""
+        return max(self.drawn.rfind(_HOME), 0)
+
+    async def shows(self, wanted: Callable[[list[str]], object], *, since: int | None = None) -> list[str]:
         """Return the first screen that satisfies ``wanted``: the one that is there, or one that is drawn from now on.
 
-        Several may come at once, and a rate is on one of them only.
+        Args:
+            wanted: tells by the lines of a screen.
+            since: an earlier ``last_screen``, to go back to it: a rate is on one screen only, which may have gone by.
         """
-        begin = max(self.drawn.rfind(_HOME), 0)
+        begin = self.last_screen if since is None else since
         try:
             async with asyncio.timeout(WAIT_S):
                 while True:
@@ -67,7 +74,7 @@ class Terminal:
                     for screen in screens:
                         if screen and wanted(screen):
                             return screen
-                    begin = max(self.drawn.rfind(_HOME), 0)
+                    begin = self.last_screen
                     self._news.clear()
                     assert self.process.returncode is None, self.drawn
                     await self._news.wait()
@@ -129,8 +136,11 @@ async def test_a_live_screen_follows_the_service(service, client):
             assert "1 trackers: 1 open, 0 on disk; 0 overdue" in screen[0]
             assert "60 pending, 0 leased" in screen[1]
             await terminal.shows(lambda lines: row_of(lines, "delayed")[4:5] == ["0.0"])
+            since = terminal.last_screen
             await add(session, 8, 40)
-            screen = await terminal.shows(lambda lines: float((row_of(lines, "delayed")[4:5] or ["0"])[0]) > 0)
+            screen = await terminal.shows(
+                lambda lines: float((row_of(lines, "delayed")[4:5] or ["0"])[0]) > 0, since=since
+            )
             assert row_of(screen, "delayed")[2] == "100"
             assert "overdue" in screen[3]
             terminal.press("b")
@@ -151,10 +161,12 @@ async def test_what_is_handed_out_and_what_is_overdue_is_seen(service, client):
         async with top_at_a_terminal(service.grpc_address, "--sort", "overdue") as terminal:
             screen = await terminal.shows(lambda lines: row_of(lines, "delayed") and "; 1 overdue by up to" in lines[0])
             assert row_of(screen, "delayed")[2] == "50"
+            since = terminal.last_screen
             lease = await session.poll(50)
             assert len(lease.messages) == 50
             await terminal.shows(
-                lambda lines: row_of(lines, "delayed")[2:4] == ["0", "50"] and re.search(r"handed out [1-9]", lines[1])
+                lambda lines: row_of(lines, "delayed")[2:4] == ["0", "50"] and re.search(r"handed out [1-9]", lines[1]),
+                since=since,
             )
             terminal.press("q")
             assert await terminal.ended() == 0
