@@ -48,7 +48,7 @@ class Secured:
     @contextlib.asynccontextmanager
     async def http(self, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
         headers = {} if token is None else {"authorization": bearer(token)}
-        async with httpx.AsyncClient(base_url=f"http://{self.bound.http}", headers=headers) as client:
+        async with httpx.AsyncClient(base_url=f"http://{self.bound.http}", headers=headers, timeout=60) as client:
             yield client
 
 
