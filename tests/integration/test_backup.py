@@ -12,7 +12,7 @@ from delayed_tracker.cli.demo.service_process import ServiceProcess
 from tests.integration.harness.committed import committed_snapshots
 from tests.integration.harness.dispatcher import SETTINGS, SUBSCRIPTION, TOPIC, Dispatcher, connect
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 async def command(*arguments: str) -> dict[str, object]:

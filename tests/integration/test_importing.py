@@ -30,7 +30,7 @@ POINTS = {
 SELDOM = {"create.before", "create.after", "replace.before", "delete.before"}
 """Points that are tried in the deep run alone."""
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def rebuilt():

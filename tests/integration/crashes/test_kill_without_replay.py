@@ -12,7 +12,7 @@ LIVES = 4
 """Services that are killed 50 times each: 200 kills of one take an hour."""
 MANY = [pytest.mark.deep, pytest.mark.timeout(3_000)]
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(

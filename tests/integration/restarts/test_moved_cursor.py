@@ -15,7 +15,7 @@ ENTRIES = range(100)
 OLD, NEW = Position(1, 79), Position(1, 19)
 CANCELLED = range(85, 90)
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 async def membership(view: TrackerView) -> dict[int, BitMap]:
