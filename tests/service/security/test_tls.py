@@ -326,7 +326,7 @@ async def test_handshakes_that_do_not_go_on(tmp_path: Path):
 
 async def test_what_is_no_handshake_leaves_few_lines(tmp_path: Path):
     """Hundreds of malformed ones are refused, with one line of the log a minute, and others are served meanwhile."""
-    limits = {"http_client_timeout_ms": 500, "grpc_handshake_timeout_ms": 500}
+    limits = {"http_client_timeout_ms": 2_000, "grpc_handshake_timeout_ms": 2_000}
     async with running(write_files(tmp_path), **limits) as service:
         with capture_logs() as lines:
             for address in (service.http_address(Transport.TLS), service.grpc_address(Transport.TLS)):

@@ -53,10 +53,11 @@ async def test_a_call_is_read_when_there_is_room_for_its_request(service, reques
     await until(lambda: requests.held_bytes == 0)
 
 
+@pytest.mark.slow
 async def test_a_call_for_which_there_is_no_room_in_time_is_overloaded():
     """A call without room in time is refused with a time to retry, and its request is not read."""
     limits = ServiceLimits(
-        message_bytes_max=SEAT, request_bytes_in_flight_max=SEAT, receive_max_ms=20, retry_after_ms=7
+        message_bytes_max=SEAT, request_bytes_in_flight_max=SEAT, receive_max_ms=500, retry_after_ms=7
     )
     async with running_service(service_limits=limits) as service:
         epoch = await opened(service)
