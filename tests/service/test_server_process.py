@@ -165,7 +165,9 @@ async def test_a_signal_ends_a_start_that_reads_ledgers(tmp_path: Path, number: 
     os.mkfifo(tmp_path / "metadata.jsonl")
     ledgers = f"bookkeeper+file:{tmp_path / 'bookie'}?metadata={tmp_path / 'metadata.jsonl'}"
     storage = tmp_path / "tracker.db"
-    async with starting(f"bucketSnapshotStorageUrl=sqlite:{storage}", f"ledgerSourceUrl={ledgers}") as process:
+    # The storage has more time to close than is waited for here: a busy machine takes longer than two seconds.
+    overrides = (f"bucketSnapshotStorageUrl=sqlite:{storage}", f"ledgerSourceUrl={ledgers}")
+    async with starting(*overrides, "shutdownGraceMillis=600000") as process:
         await next_line(process, "opening ledgers")
         process.send_signal(number)
         await next_line(process, "stopping before the service has started")
