@@ -10,6 +10,8 @@ from tests.integration.crashes.journal import Event
 
 # A poll answers milliseconds, and so do deadlines.
 _MS = 1_000
+_UNDER_WAY_MS = 10_000
+"""Time for which a call may have been under way: it takes what falls due by then."""
 
 
 class End(Enum):
@@ -66,7 +68,11 @@ class Facts:
     """Positions that came again although their consumption was answered, by the generation that was killed after it."""
     delivered_count: int = 0
     open_hand_offs: list[tuple[float, int]] = field(default_factory=list)
-    """Hand-offs without an answer: time and largest number of positions. What they took is lost, as documented."""
+    """Hand-offs without an answer: time and largest number of positions. What they took is lost, as documented.
+    Those that came back as new are counted off.
+    """
+    _taken: Counter[int] = field(default_factory=Counter)
+    """Positions that were tracked and are new again, by the hand-off without an answer that may have taken them."""
     _calls: dict[int, tuple[int, Event]] = field(default_factory=dict)
 
     def read(self, events: Iterable[Event]) -> "Facts":
@@ -79,7 +85,7 @@ class Facts:
                 begun, call = self._calls.pop(event["call"])
                 self._answered(call, event["answer"], begun, number)
         self.open_hand_offs = [
-            (call["at"], call["maximum"]) for _, call in self._calls.values() if call["kind"] == "hand_off"
+            (call["at"], call["maximum"] - self._taken[call["call"]]) for call in self._unanswered_hand_offs()
         ]
         return self
 
@@ -133,9 +139,20 @@ class Facts:
                 fact.perhaps_ended = 0
 
     def _handed_off_perhaps(self, fact: Fact) -> bool:
-        """Return True if an unanswered hand-off may have taken a position."""
-        hand_offs = [call for _, call in self._calls.values() if call["kind"] == "hand_off"]
-        return any(min(fact.deadlines) - self.tick_ms <= call["at"] * _MS + _MS for call in hand_offs)
+        """Return True if an unanswered hand-off may have taken a position, and count it among what that one took."""
+        for call in self._unanswered_hand_offs():
+            is_full = self._taken[call["call"]] >= call["maximum"]
+            if not is_full and self._may_take(call["at"], fact):
+                self._taken[call["call"]] += 1
+                return True
+        return False
+
+    def _unanswered_hand_offs(self) -> list[Event]:
+        return [call for _, call in self._calls.values() if call["kind"] == "hand_off"]
+
+    def _may_take(self, at: float, fact: Fact) -> bool:
+        """Return True if a hand-off that was sent then may take a position."""
+        return min(fact.deadlines) - self.tick_ms <= at * _MS + _UNDER_WAY_MS
 
     def _polled(self, call: Event, answer: Event, begun: int, number: int) -> None:
         for deadline, *position in answer["rows"]:
@@ -195,7 +212,6 @@ class Facts:
         """Return the missing positions that no unanswered hand-off can have taken."""
         left = sorted(missing, key=lambda position: min(self.positions[position].deadlines))
         for at, maximum in self.open_hand_offs:
-            # The call may have been under way for a second.
-            due = [each for each in left if min(self.positions[each].deadlines) - self.tick_ms <= at * _MS + _MS]
+            due = [each for each in left if self._may_take(at, self.positions[each])]
             left = [each for each in left if each not in set(due[:maximum])]
         return left
