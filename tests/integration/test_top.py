@@ -16,7 +16,7 @@ import pytest
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from delayed_tracker.cli.exit_codes import ExitCode
 from tests.integration.harness.dispatcher import connect
-from tests.integration.harness.lab import TOPIC, add
+from tests.integration.harness.lab import OWN_ADDRESS, TOPIC, add
 
 WAIT_S = 60
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)")
@@ -119,6 +119,11 @@ async def top_at_a_terminal(address: str, *options: str) -> AsyncIterator[Termin
 def row_of(screen: list[str], end_of_topic: str) -> list[str]:
     """Return the cells of a topic's row; none if it has no row."""
     return next((line.split() for line in screen if line.split()[:1] and line.split()[0].endswith(end_of_topic)), [])
+
+
+@pytest.fixture
+def service_settings() -> dict[str, str]:
+    return {"grpcListenAddress": OWN_ADDRESS}
 
 
 @pytest.fixture

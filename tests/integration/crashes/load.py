@@ -1,20 +1,19 @@
 """The load of several client processes, and the audit of their journals."""
 
 import asyncio
-import os
 import random
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 from pathlib import Path
 
 from delayed_tracker.cli.demo.service_process import ServiceProcess
 from tests.integration.crashes.facts import Facts
 from tests.integration.crashes.journal import read_journal
 from tests.integration.crashes.load_client import HANDED_OFF_MAX, LEASED_MAX, Feed
+from tests.integration.harness.lab import OWN_ADDRESS
 from tests.repository.project_tree import ROOT
 
 WINDOW = 200
@@ -26,8 +25,6 @@ SETTINGS = {
     "delayedDeliveryMaxNumBuckets": "10",
     "consumptionWindowPositions": str(WINDOW),
 }
-OWN_ADDRESS = f"{IPv4Address('127.128.0.0') + os.getpid()}:0"
-"""Another test's service that is given the port of a killed one must not be found there: clients call it again."""
 CLIENTS = 4
 OPENING_EVERY = 5
 """Every fifth kill, from the first on, does not wait for the clients: it may come while trackers are recovered."""

@@ -1,11 +1,15 @@
 """Helpers that tests of the client against a real service share, besides their fixtures."""
 
+import os
 from collections.abc import Sequence
+from ipaddress import IPv4Address
 
 from tests.integration.harness.dispatcher import now_ms
 
 TOPIC = "persistent://lab/main/delayed"
 HOUR_MS = 3_600_000
+OWN_ADDRESS = f"{IPv4Address('127.128.0.0') + os.getpid()}:0"
+"""Address of services whose port is called again after their end: no other test's service is found there."""
 
 
 async def add(session, ledger_id: int, count: int, *, in_ms: int = HOUR_MS) -> None:
