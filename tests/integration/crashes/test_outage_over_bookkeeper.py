@@ -165,15 +165,18 @@ def url_of(cluster: Cluster, zookeeper_address: str) -> str:
 @asynccontextmanager
 async def outage(service: Service, loaded: Patient, ticking: Ticking, away_s: float):
     """Load a service before, during and after what happens in the block."""
-    await ticking.fill(service.ticking, away_s + 3)
-    consuming = asyncio.create_task(ticking.consume(service.ticking))
     working = asyncio.create_task(loaded.work(service.loaded))
+    tasks = {working}
 
     async def has_worked() -> bool:
         return loaded.delivered_count > 100
 
     try:
         await until(has_worked)
+        # Not before: on a busy machine all of it would have come before the outage.
+        await ticking.fill(service.ticking, away_s + 3)
+        consuming = asyncio.create_task(ticking.consume(service.ticking))
+        tasks.add(consuming)
         yield working
         offered = loaded.next_ledger_id
 
@@ -187,9 +190,9 @@ async def outage(service: Service, loaded: Patient, ticking: Ticking, away_s: fl
         assert await ticking.lost(service.ticking) == []
         assert (await service.ticking.stats()).pending_count == 0
     finally:
-        for task in (working, consuming):
+        for task in tasks:
             task.cancel()
-        await asyncio.wait({working, consuming})
+        await asyncio.wait(tasks)
 
 
 async def passed(working: asyncio.Task, seconds: float) -> None:
