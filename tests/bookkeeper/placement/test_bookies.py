@@ -139,12 +139,16 @@ async def test_a_bookie_without_an_address_is_named(other, root, bookie_id, valu
 async def test_without_zookeeper_a_bookie_is_where_it_was(zookeeper, other, root):
     """Connections are made again while ZooKeeper is away; bookies that are new are asked at the address of their id."""
     await other.set(f"{root}/available/a:1", service_info("127.0.0.9", 3181))
-    async with running_proxy(zookeeper.port) as proxy, ZooKeeperClient(proxy.address, timeout_s=10) as client:
-        bookies = Bookies(client, root, ClientSettings(connect_timeout_ms=200))
+    async with (
+        running_proxy(zookeeper.port) as proxy,
+        ZooKeeperClient(proxy.address, timeout_s=60, session_s=20) as client,
+    ):
+        bookies = Bookies(client, root, ClientSettings(connect_timeout_ms=60_000))
         assert await bookies.endpoint_of("a:1") == Endpoint("127.0.0.9", 3181)
         await bookies.writable()
+        bookies._settings = ClientSettings(connect_timeout_ms=200)
         proxy.hold_replies()
-        async with asyncio.timeout(5):  # ZooKeeper's own time is not waited for
+        async with asyncio.timeout(30):  # ZooKeeper's own time is not waited for
             assert await bookies.endpoint_of("a:1") == Endpoint("127.0.0.9", 3181)
             assert await bookies.endpoint_of("b:1") == Endpoint("b", 1)
         assert await bookies.writable() == set(NAMES)
@@ -153,11 +157,16 @@ async def test_without_zookeeper_a_bookie_is_where_it_was(zookeeper, other, root
 
 async def test_a_list_that_cannot_be_read_is_an_error(zookeeper, root):
     """The next call asks again."""
-    async with running_proxy(zookeeper.port) as proxy, ZooKeeperClient(proxy.address, timeout_s=0.3) as client:
+    async with (
+        running_proxy(zookeeper.port) as proxy,
+        ZooKeeperClient(proxy.address, timeout_s=30, session_s=20) as client,
+    ):
         bookies = Bookies(client, root, ClientSettings())
         proxy.hold_replies()
+        client._timeout_s = 0.3
         with pytest.raises(ZooKeeperUnavailable):
             await bookies.writable()
+        client._timeout_s = 30
         proxy.release()
         await client.until_connected()
         assert await bookies.writable() == set(NAMES)
