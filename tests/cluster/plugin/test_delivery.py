@@ -18,7 +18,7 @@ TICK_MS: Final = 1_000
 
 
 def assert_delivered(
-    consumers: Sequence[Consumer], expected: Sequence[MessageId], timeout_s: float = 60
+    consumers: Sequence[Consumer], expected: Sequence[MessageId], timeout_s: float = 120
 ) -> list[Received]:
     """Wait for all messages, and check that none came twice or early."""
     wanted = Counter(expected)
@@ -30,11 +30,14 @@ def assert_delivered(
 
 
 def settle(installed: Installation, topic: str, *, tracked: int | None = None) -> None:
-    """Wait until broker and service track the same number of messages, or a given one."""
+    """Wait until broker and service track the same number of messages, or a given one.
+
+    A given number has to be seen before any of the messages is due, which takes a busy machine half a minute.
+    """
     wait_until(lambda: installed.is_settled(topic, "worker") and tracked in (None, installed.tracked(topic, "worker")))
 
 
-def assert_each_delivered(consumer: Consumer, expected: Sequence[MessageId], timeout_s: float = 90) -> None:
+def assert_each_delivered(consumer: Consumer, expected: Sequence[MessageId], timeout_s: float = 120) -> None:
     """Wait until every message has come, none early; what was on its way in a disturbance may come twice."""
     wanted = set(expected)
     wait_until(lambda: wanted <= {message.id for message in consumer.received()}, timeout_s)
@@ -67,7 +70,7 @@ def test_a_topic_is_unloaded_under_load(installed: Installation):
     broker, topic = installed.broker, installed.broker.new_topic("moved")
     consumer = broker.clients.subscribe(topic, "worker")
     now = now_ms()
-    ids = broker.clients.produce(topic, [now + 8_000 + number for number in range(2_000)])
+    ids = broker.clients.produce(topic, [now + 30_000 + number for number in range(2_000)])
     settle(installed, topic, tracked=2_000)
     for _ in range(3):
         broker.admin.unload(topic)
@@ -95,10 +98,10 @@ def test_a_cleared_backlog_is_gone_in_the_service_too(installed: Installation):
     """Messages behind the clear are delivered."""
     broker, topic = installed.broker, installed.broker.new_topic("cleared")
     consumer = broker.clients.subscribe(topic, "worker")
-    broker.clients.produce(topic, [now_ms() + 6_000] * 500)
+    broker.clients.produce(topic, [now_ms() + 30_000] * 500)
     settle(installed, topic, tracked=500)
     broker.admin.clear_backlog(topic, "worker")
-    ids = broker.clients.produce(topic, [now_ms() + 7_000] * 100)
+    ids = broker.clients.produce(topic, [now_ms() + 31_000] * 100)
     settle(installed, topic, tracked=100)
     assert_delivered([consumer], ids)
 
@@ -108,13 +111,13 @@ def test_a_subscription_that_seeks_back_gets_everything_again(installed: Install
     broker, topic = installed.broker, installed.broker.new_topic("sought")
     consumer = broker.clients.subscribe(topic, "worker")
     now = now_ms()
-    times = [now + 2_000 if number % 2 else now + 15_000 + number for number in range(1_000)]
+    times = [now + 2_000 if number % 2 else now + 40_000 + number for number in range(1_000)]
     ids = broker.clients.produce(topic, times)
     assert_delivered([consumer], ids[1::2])
     settle(installed, topic, tracked=500)
     before = len(consumer.received())
     consumer.seek(EARLIEST)
-    wait_until(lambda: set(ids) <= {message.id for message in consumer.received()[before:]}, 60)
+    wait_until(lambda: set(ids) <= {message.id for message in consumer.received()[before:]})
     assert Counter(message.id for message in consumer.received()[before:]) == Counter(ids)
     assert [message for message in consumer.received() if message.late_ms < -TICK_MS] == []
     settle(installed, topic, tracked=0)
@@ -124,19 +127,19 @@ def test_skipped_and_expired_messages_are_not_delivered(installed: Installation)
     """The cursor moves without a word to the tracker; the service follows."""
     broker, topic = installed.broker, installed.broker.new_topic("skipped")
     consumer = broker.clients.subscribe(topic, "worker")
-    ids = broker.clients.produce(topic, [now_ms() + 12_000] * 300)
+    ids = broker.clients.produce(topic, [now_ms() + 40_000] * 300)
     settle(installed, topic, tracked=300)
     broker.admin.skip(topic, "worker", 100)
     settle(installed, topic, tracked=200)
     assert_delivered([consumer], ids[100:])
 
-    broker.clients.produce(topic, [now_ms() + 8_000] * 100)
+    broker.clients.produce(topic, [now_ms() + 30_000] * 100)
     settle(installed, topic, tracked=100)
     expired_from = now_ms()
     wait_until(lambda: now_ms() - expired_from > 1_000)
     broker.admin.expire(topic, "worker", 1)
     settle(installed, topic, tracked=0)
-    later = broker.clients.produce(topic, [now_ms() + 9_000] * 100)
+    later = broker.clients.produce(topic, [now_ms() + 31_000] * 100)
     assert_delivered([consumer], ids[100:] + later)
 
 
@@ -185,5 +188,5 @@ def test_the_broker_is_killed(installed: Installation):
     ids = broker.clients.produce(topic, [now + 2_000 + number * 10 for number in range(2_000)])
     broker.kill()
     broker.start()
-    assert_each_delivered(consumer, ids, timeout_s=120)
+    assert_each_delivered(consumer, ids)
     settle(installed, topic, tracked=0)

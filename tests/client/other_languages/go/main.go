@@ -23,7 +23,8 @@ import (
 	pb "delayed_tracker/v1"
 )
 
-const delay = 500 * time.Millisecond
+// Long enough that a message is not due before it comes.
+const delay = 5 * time.Second
 
 func main() {
 	connection, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()))

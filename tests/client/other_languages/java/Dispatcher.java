@@ -21,7 +21,8 @@ import java.util.concurrent.TimeUnit;
 
 /** A dispatcher in Java, with the stubs that protoc makes of our proto files: Dispatcher HOST:PORT */
 public final class Dispatcher {
-  private static final long DELAY_MS = 500;
+  /** Long enough that a message is not due before it comes. */
+  private static final long DELAY_MS = 5_000;
 
   /** Prints a line for each thing it was answered. */
   public static void main(String[] arguments) throws Exception {
