@@ -63,8 +63,8 @@ class Service:
         )
         self._server: TrackerServer | None = None
         self.bound: BoundAddresses
-        self.polls_apart_s = 0.0
-        """Longest time from the start of one poll to the end of the next, by a dispatcher that means to be in time."""
+        self.late_s_max = 0.0
+        """Bound of how late a dispatcher that means to be in time has handed off, as it notes: large on a busy machine."""
 
     @property
     def server(self) -> TrackerServer:
