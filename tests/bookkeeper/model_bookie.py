@@ -6,6 +6,7 @@ import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
+from delayed_tracker.bookkeeper.errors import BookieUnavailable
 from delayed_tracker.bookkeeper.placement.connections import BookieConnections
 from delayed_tracker.bookkeeper.settings import ClientSettings
 from delayed_tracker.bookkeeper.wire.connection import Endpoint
@@ -166,13 +167,15 @@ class ModelBookie:
 
 @contextlib.asynccontextmanager
 async def serving(*bookies: ModelBookie, **settings: int) -> AsyncIterator[BookieConnections]:
-    """Serve the bookies on free ports, and yield connections to them."""
+    """Serve the bookies on free ports, and yield connections to them; any other one is down."""
     async with contextlib.AsyncExitStack() as stack:
         for bookie in bookies:
             bookie.port = (await stack.enter_async_context(bookie_of(bookie.serve))).port
         ports = {bookie.name: bookie.port for bookie in bookies}
 
         async def endpoint_of(bookie_id: str) -> Endpoint:
+            if bookie_id not in ports:
+                raise BookieUnavailable(bookie_id, "it is not registered")
             return Endpoint("127.0.0.1", ports[bookie_id])
 
         connections = BookieConnections(endpoint_of, ClientSettings(**settings))

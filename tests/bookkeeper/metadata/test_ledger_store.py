@@ -253,13 +253,17 @@ async def test_a_write_whose_reply_is_late_is_found(zookeeper: ZooKeeperServer, 
     await store.create(new_ledger(5))
     async with (
         running_proxy(zookeeper.port) as proxy,
-        ZooKeeperClient(proxy.address, timeout_s=1, session_s=20) as client,
+        ZooKeeperClient(proxy.address, timeout_s=30, session_s=20) as client,
     ):
         through_proxy = await LedgerStore.open(client, root)
         proxy.hold_replies()
+        sent = proxy.chunks_sent
+        client._timeout_s = 1
         creating = asyncio.create_task(through_proxy.create(new_ledger(6)))
+        await proxy.until_sent(sent + 1)
+        client._timeout_s = 30
         # The second attempt.
-        await proxy.until_sent(proxy.chunks_sent + 2)
+        await proxy.until_sent(sent + 2)
         proxy.release()
         assert await store.read(6, newest=True) == await creating
 

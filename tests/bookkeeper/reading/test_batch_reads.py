@@ -13,7 +13,7 @@ from delayed_tracker.bookkeeper.reading.range_read import BATCH_BYTES_MAX
 from delayed_tracker.bookkeeper.wire.replies import Status
 from tests.bookkeeper.model_bookie import BATCH_REPLY, LEDGER, SILENT, ModelBookie, body_of, filled
 from tests.bookkeeper.reading.test_entry_reads import ABC, metadata_of
-from tests.bookkeeper.reading.test_range_read import COUNT, PAYLOADS, opened, payloads_of
+from tests.bookkeeper.reading.test_range_read import COUNT, PATIENT, PAYLOADS, opened, payloads_of
 from tests.bookkeeper.reading.test_reader import client_of, root, store
 from tests.bookkeeper.servers.cluster import ZooKeeperServer
 
@@ -57,7 +57,7 @@ async def test_large_entries_come_by_themselves(zookeeper: ZooKeeperServer, root
     bookies = filled(ABC, 3, payloads)
     closed = metadata_of(3, 2).with_state(LedgerState.CLOSED, last_entry_id=99, payload_bytes=900_000)
     await store.create(closed)
-    async with client_of(zookeeper, root, bookies) as client:
+    async with client_of(zookeeper, root, bookies, **PATIENT) as client:
         assert await payloads_of(await client.open(LEDGER, require={})) == payloads
     assert batches_of(bookies) == []
 
@@ -70,7 +70,7 @@ async def test_a_reply_that_is_full_is_asked_on(zookeeper: ZooKeeperServer, root
         LedgerState.CLOSED, last_entry_id=len(payloads) - 1, payload_bytes=sum(map(len, payloads))
     )
     await store.create(closed)
-    async with client_of(zookeeper, root, bookies) as client:
+    async with client_of(zookeeper, root, bookies, **PATIENT) as client:
         assert await payloads_of(await client.open(LEDGER, require={})) == payloads
     # Three of 300,000 bytes fit; the last entry is no batch.
     assert [first for first, _ in batches_of(bookies)] == [1, 4, 7, 10, 13, 16, 19, 21]

@@ -39,8 +39,10 @@ def metadata_of(
 
 
 def reads_of(connections: BookieConnections, metadata: LedgerMetadata, *, recovers: bool = False, **settings: int):
+    """Return reads that ask no second bookie because this machine is slow, unless the settings say so."""
     password = metadata.password
-    access = LedgerAccess.of(metadata, password, connections, ClientSettings(**settings))
+    chosen = ClientSettings(**{"speculative_read_ms": LONG_MS, **settings})
+    access = LedgerAccess.of(metadata, password, connections, chosen)
     return EntryReads(access, fence_key=master_key(password) if recovers else None)
 
 

@@ -14,7 +14,7 @@ from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore
 from delayed_tracker.bookkeeper.reading.reader import LedgerReader
 from delayed_tracker.bookkeeper.wire.replies import Status
 from tests.bookkeeper.model_bookie import LEDGER, SILENT, ModelBookie, body_of, filled
-from tests.bookkeeper.reading.test_entry_reads import ABC, metadata_of
+from tests.bookkeeper.reading.test_entry_reads import ABC, LONG_MS, metadata_of
 from tests.bookkeeper.reading.test_reader import client_of, root, store
 from tests.bookkeeper.servers.cluster import ZooKeeperServer
 
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.slow
 
 COUNT = 300
 PAYLOADS = [b"%03d" % number for number in range(COUNT)]
+PATIENT = {"speculative_read_ms": LONG_MS, "read_timeout_ms": LONG_MS}
+"""No bookie is asked because this machine is slow."""
 
 
 @contextlib.asynccontextmanager
@@ -41,7 +43,7 @@ async def opened(
     if moved_at is not None:
         metadata = metadata.with_segment(moved_at, ABC[::-1])
     await store.create(metadata.with_state(LedgerState.CLOSED, last_entry_id=COUNT - 1, payload_bytes=3 * COUNT))
-    async with client_of(zookeeper, root, bookies, **settings) as client:
+    async with client_of(zookeeper, root, bookies, **{**PATIENT, **settings}) as client:
         yield await client.open(LEDGER, require={}), client
 
 

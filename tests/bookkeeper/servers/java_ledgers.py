@@ -12,7 +12,7 @@ from tests.bookkeeper.servers.server_process import java_command
 from tests.jvm.line_server import LineServer, running_line_server
 
 PROGRAM: Final = Path(__file__).with_name("JavaLedgers.java")
-BOOKIE_SEEN_TIMEOUT_S: Final = 10.0
+BOOKIE_SEEN_TIMEOUT_S: Final = 60.0
 """Time within which Java's client must see a bookie that has registered."""
 
 Answer = dict[str, Any]
