@@ -24,7 +24,7 @@ def shell(request) -> Shell:
 
 @pytest.fixture
 async def client(service: ScriptedService, shell: Shell):
-    settings = ClientSettings(batch_max=4, call_timeout_s=5.0)
+    settings = ClientSettings(batch_max=4, connect_timeout_s=30.0, call_timeout_s=30.0)
     async with shell.connect(service.address, settings=settings) as connected:
         yield connected
 

@@ -1,11 +1,13 @@
 """Tests of the client's tokens with the real service: its refusals as errors, and tokens that end or are replaced."""
 
+import asyncio
 import time
 
 import pytest
 
 from delayed_tracker.client import ClientCredentials, PermissionDenied, Unauthenticated
 from tests.client.harness.shells import Batches
+from tests.service.harness.shell import until
 from tests.service.security.secured import SUBSCRIPTION, TOPIC, secured
 from tests.service.security.tokens import OTHER_SECRET, token
 
@@ -63,20 +65,23 @@ async def test_a_missing_permission_names_who_what_and_where(service, shell):
 @pytest.mark.slow
 async def test_a_poll_goes_on_when_its_token_ends_and_there_is_another(service, shell):
     """The service ends the wait with the token. The client repeats the call, once, and the caller notices nothing."""
-    ends_s = int(time.time()) + 3
-    ending, lasting = token("shop", exp=ends_s), token("shop")
-    asked = []
+    lasting, ends_s, asked = token("shop"), [], []
 
     def supply() -> str:
-        asked.append(ending if time.time() < ends_s else lasting)
+        # The first token ends soon after the first question, whenever that is.
+        ends_s.append(int(time.time()) + 3)
+        asked.append(token("shop", exp=ends_s[0]) if time.time() < ends_s[0] else lasting)
         return asked[-1]
 
     async with shell.connect(str(service.bound.grpc), credentials=ClientCredentials(token=supply)) as client:
         session = await client.open_tracker(TOPIC, SUBSCRIPTION)
-        # Later than the token by more than a tick, by which messages are early.
-        await session.add_columns([(ends_s + 3) * 1_000], [7], [0])
-        lease = await session.poll(1, wait_ms=60_000)
+        await session.add_columns([in_an_hour_ms()], [7], [0])
+        polling = asyncio.create_task(session.poll(1, wait_ms=60_000))
+        await until(lambda: asked[-1] == lasting, within_s=60)
+        # Due only now, so that the poll has outlasted its token.
+        assert (await session.reschedule([int(time.time() * 1_000)], [7], [0])).rescheduled_count == 1
+        lease = await polling
         assert list(lease.messages) == [(7, 0)]
-        assert (asked[0], asked[-1]) == (ending, lasting)
+        assert asked[0] != lasting
         await lease.ack()
         await session.close()

@@ -110,7 +110,7 @@ async def test_only_the_last_of_several_calls_carries_the_claim(service):
         return pb.AddMessagesResponse(added_count=len(request.ledger_ids))
 
     service.on("AddMessages", second_fails)
-    settings = ClientSettings(batch_max=4, call_timeout_s=5)
+    settings = ClientSettings(batch_max=4, connect_timeout_s=30.0, call_timeout_s=30.0)
     async with DelayedTrackerClient.connect(service.address, settings=settings) as client:
         session = await client.open_tracker(TOPIC, "workers")
         offers = session.offers()

@@ -14,6 +14,7 @@ from importlib import metadata
 
 from delayed_tracker.client import (
     BatchTooLarge,
+    ClientSettings,
     DelayedTrackerClient,
     Fenced,
     InvalidArgument,
@@ -35,11 +36,14 @@ GENERATED = (
     tracker_pb2_grpc,
 )
 TOPIC = "persistent://shop/orders/events"
-DELAY_MS = 1_000
+DELAY_MS = 5_000
+"""Long enough that a message is not due before it comes."""
+WAIT_MS = 20_000
+PATIENT = ClientSettings(connect_timeout_s=30.0, call_timeout_s=30.0)
 
 
 async def dispatch(address: str) -> dict[str, object]:
-    async with DelayedTrackerClient.connect(address) as client:
+    async with DelayedTrackerClient.connect(address, settings=PATIENT) as client:
         first = await client.open_tracker(TOPIC, "events", mark_delete=Position(1, -1))
         session = await client.open_tracker(TOPIC, "events")
         deadline = int(time.time() * 1_000) + DELAY_MS
@@ -54,7 +58,7 @@ async def dispatch(address: str) -> dict[str, object]:
         streamed = [answer.added_count async for answer in session.add_stream(offered())]
         taken = []
         while len(taken) < 4:
-            async with await session.poll(10, wait_ms=5_000) as lease:
+            async with await session.poll(10, wait_ms=WAIT_MS) as lease:
                 taken += list(lease.messages)
         return {
             "added": added.name,
@@ -75,10 +79,10 @@ async def reason_of(kind, call):
 
 
 def dispatch_blocking(address: str) -> dict[str, object]:
-    with BlockingClient.connect(address) as client, client.open_tracker(TOPIC, "calls") as session:
+    with BlockingClient.connect(address, settings=PATIENT) as client, client.open_tracker(TOPIC, "calls") as session:
         deadline = int(time.time() * 1_000) + DELAY_MS
         session.add_columns([deadline] * 3, [5] * 3, [0, 1, 2])
-        with session.poll(10, wait_ms=5_000) as lease:
+        with session.poll(10, wait_ms=WAIT_MS) as lease:
             taken = list(lease.messages)
         try:
             client.view_tracker(TOPIC, "nobody's").stats()

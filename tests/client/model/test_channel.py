@@ -115,6 +115,7 @@ async def test_a_stream_works_as_soon_as_calls_do(service: ScriptedService, shel
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("shell", [Shell.BLOCKING])
 async def test_a_stream_that_begins_while_the_connection_closes_ends(shell):
     """A thread that begins a stream in that moment is not left waiting."""
@@ -126,7 +127,7 @@ async def test_a_stream_that_begins_while_the_connection_closes_ends(shell):
                 await asyncio.sleep(0)
             await service.stop()
             with contextlib.suppress(Unavailable, ServiceFault):  # the service cancels what it has begun to answer
-                await asyncio.wait_for(first, 10)
+                await asyncio.wait_for(first, 60)
 
 
 @pytest.mark.parametrize(
