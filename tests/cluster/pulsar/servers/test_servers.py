@@ -51,7 +51,7 @@ def test_acknowledged_messages_are_not_delivered(broker: Broker):
     """Delayed messages that are acknowledged one by one never come; a batch and a compacted topic's messages do."""
     topic = broker.new_topic("acknowledged")
     consumer = broker.clients.subscribe(topic, "worker")
-    due = now_ms() + 8_000
+    due = now_ms() + 25_000
     ids = broker.clients.produce(topic, [due] * 20, keys=[str(number % 5) for number in range(20)])
     consumer.acknowledge(ids[::2])
     batch = broker.clients.produce_batch(topic, due, count=4)
