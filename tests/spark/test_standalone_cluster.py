@@ -138,7 +138,9 @@ async def test_a_worker_that_dies_in_the_middle(cluster, undisturbed, tmp_path):
     """The tasks and the read data of a killed worker are redone by the other one."""
     target = f"sqlite:{tmp_path / 'tracker.db'}"
     log = tmp_path / "spark.log"
-    driver = await cluster.driver(*arguments(tmp_path, target), "--spark-log", str(log), options=BOTH_WORKERS)
+    # The commit is slow, so that the loss is noticed while the job runs.
+    slow = f"faulty:latency_ms=2000;{target}"
+    driver = await cluster.driver(*arguments(tmp_path, slow), "--spark-log", str(log), options=BOTH_WORKERS)
     await driver.said(r"(?m)^stage \.\.\.")
     await cluster.workers[0].kill()
     assert await driver.ended() == 0, driver.err
