@@ -62,7 +62,7 @@ async def test_the_client_works_with_its_dependencies_alone(lock: Path, python: 
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(100):
                 said, complaints = await process.communicate()
         except TimeoutError:
             process.kill()

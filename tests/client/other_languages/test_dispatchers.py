@@ -36,7 +36,7 @@ async def lines_of(command: list[str]) -> list[str]:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, str(bound.grpc), stdout=pipe, stderr=pipe)
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(100):
             said, complaints = await process.communicate()
     finally:
         if process.returncode is None:
