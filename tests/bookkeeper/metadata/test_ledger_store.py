@@ -261,8 +261,8 @@ async def test_a_write_whose_reply_is_late_is_found(zookeeper: ZooKeeperServer, 
         client._timeout_s = 1
         creating = asyncio.create_task(through_proxy.create(new_ledger(6)))
         await proxy.until_sent(sent + 1)
+        # The second attempt, whose reply is not late.
         client._timeout_s = 30
-        # The second attempt.
         await proxy.until_sent(sent + 2)
         proxy.release()
         assert await store.read(6, newest=True) == await creating

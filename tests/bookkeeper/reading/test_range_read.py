@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 COUNT = 300
 PAYLOADS = [b"%03d" % number for number in range(COUNT)]
 PATIENT = {"speculative_read_ms": LONG_MS, "read_timeout_ms": LONG_MS}
-"""No bookie is asked because this machine is slow."""
+"""No second bookie is asked because this machine is slow."""
 
 
 @contextlib.asynccontextmanager

@@ -149,7 +149,7 @@ async def test_reading_ahead_is_bounded(zookeeper: ZooKeeperServer, root: str, s
     """A consumer that does not go on holds back the requests, but for those that fit into the bound."""
     await stored(store, closed_at=99)
     bookies = filled(ABC, 3, [b"x" * 1_000] * 100)
-    async with client_of(zookeeper, root, bookies) as client:
+    async with client_of(zookeeper, root, bookies, speculative_read_ms=60_000, read_timeout_ms=60_000) as client:
         reader = await client.open(LEDGER)
         entries = reader.entries(bytes_ahead=10_000)
         assert (await anext(entries)).entry_id == 0
