@@ -70,7 +70,7 @@ def test_a_topic_is_unloaded_under_load(installed: Installation):
     broker, topic = installed.broker, installed.broker.new_topic("moved")
     consumer = broker.clients.subscribe(topic, "worker")
     now = now_ms()
-    ids = broker.clients.produce(topic, [now + 30_000 + number for number in range(2_000)])
+    ids = broker.clients.produce(topic, [now + 18_000 + number for number in range(2_000)])
     settle(installed, topic, tracked=2_000)
     for _ in range(3):
         broker.admin.unload(topic)
@@ -98,10 +98,10 @@ def test_a_cleared_backlog_is_gone_in_the_service_too(installed: Installation):
     """Messages behind the clear are delivered."""
     broker, topic = installed.broker, installed.broker.new_topic("cleared")
     consumer = broker.clients.subscribe(topic, "worker")
-    broker.clients.produce(topic, [now_ms() + 30_000] * 500)
+    broker.clients.produce(topic, [now_ms() + 18_000] * 500)
     settle(installed, topic, tracked=500)
     broker.admin.clear_backlog(topic, "worker")
-    ids = broker.clients.produce(topic, [now_ms() + 31_000] * 100)
+    ids = broker.clients.produce(topic, [now_ms() + 19_000] * 100)
     settle(installed, topic, tracked=100)
     assert_delivered([consumer], ids)
 
@@ -111,7 +111,7 @@ def test_a_subscription_that_seeks_back_gets_everything_again(installed: Install
     broker, topic = installed.broker, installed.broker.new_topic("sought")
     consumer = broker.clients.subscribe(topic, "worker")
     now = now_ms()
-    times = [now + 2_000 if number % 2 else now + 40_000 + number for number in range(1_000)]
+    times = [now + 2_000 if number % 2 else now + 25_000 + number for number in range(1_000)]
     ids = broker.clients.produce(topic, times)
     assert_delivered([consumer], ids[1::2])
     settle(installed, topic, tracked=500)
@@ -127,19 +127,19 @@ def test_skipped_and_expired_messages_are_not_delivered(installed: Installation)
     """The cursor moves without a word to the tracker; the service follows."""
     broker, topic = installed.broker, installed.broker.new_topic("skipped")
     consumer = broker.clients.subscribe(topic, "worker")
-    ids = broker.clients.produce(topic, [now_ms() + 40_000] * 300)
+    ids = broker.clients.produce(topic, [now_ms() + 25_000] * 300)
     settle(installed, topic, tracked=300)
     broker.admin.skip(topic, "worker", 100)
     settle(installed, topic, tracked=200)
     assert_delivered([consumer], ids[100:])
 
-    broker.clients.produce(topic, [now_ms() + 30_000] * 100)
+    broker.clients.produce(topic, [now_ms() + 18_000] * 100)
     settle(installed, topic, tracked=100)
     expired_from = now_ms()
     wait_until(lambda: now_ms() - expired_from > 1_000)
     broker.admin.expire(topic, "worker", 1)
     settle(installed, topic, tracked=0)
-    later = broker.clients.produce(topic, [now_ms() + 31_000] * 100)
+    later = broker.clients.produce(topic, [now_ms() + 19_000] * 100)
     assert_delivered([consumer], ids[100:] + later)
 
 

@@ -41,8 +41,8 @@ def test_messages_of_taken_over_buckets_come_once_and_in_time(installed: Install
     broker.admin.create(topic, {"delayedTracker": "pulsar"})
     consumer = broker.clients.subscribe(topic, "worker")
     now = now_ms()
-    # Over a minute, so that on a busy machine, too, four buckets exist at once.
-    ids = broker.clients.produce(topic, [now + 4_000 + number * 20 for number in range(3_000)])
+    # Over half a minute, so that on a busy machine, too, four buckets exist at once.
+    ids = broker.clients.produce(topic, [now + 4_000 + number * 12 for number in range(3_000)])
     wait_until(lambda: len(broker.buckets(topic, "worker")) >= 4)
     broker.admin.set_property(topic, "delayedTracker", "service")
     broker.admin.unload(topic)

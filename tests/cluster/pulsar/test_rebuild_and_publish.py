@@ -35,7 +35,7 @@ ENTRIES_READ: Final = "pulsar_ml_cache_pendingreads_entries_read_total"
 @pytest.mark.parametrize(
     ("count", "delay_s"),
     [
-        pytest.param(1_500, 600, marks=pytest.mark.long),
+        pytest.param(1_500, 420, marks=pytest.mark.long),
         pytest.param(6_000, 240, marks=pytest.mark.deep),
         pytest.param(50_000, 600, marks=pytest.mark.deep),
     ],

@@ -32,7 +32,7 @@ from tests.jvm.pulsar_classes import BROKER_POM, class_path, find_java
 
 HOUR_MS: Final = 3_600_000
 BUCKET_PROPERTY: Final = "#pulsar.internal.delayed.bucket_"
-START_TIMEOUT_S: Final = 120.0
+START_TIMEOUT_S: Final = 240.0
 ROOT: Final = "/pulsar"
 """Path of ZooKeeper below which the broker keeps its metadata."""
 CLUSTER_NAME: Final = "test"
