@@ -148,7 +148,7 @@ async def test_a_tracker_is_opened_with_one_read_of_its_catalogue(clock):
         await registry.start()
         faults.counts.clear()
         epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
-        assert faults.counts["read"] == 1
+        assert faults.counts["read"] == (1 if open_count else 3)  # that there is no catalogue yet must be certain
         assert faults.counts["write"] == 1
         host = registry.host(KEY)
         assert host.stats().pending_count == open_count * BUCKET

@@ -15,7 +15,8 @@ from delayed_tracker.storage.errors import SnapshotConflict, StorageFormatUnsupp
 from delayed_tracker.storage.objects import file_objects
 from delayed_tracker.storage.objects.file_objects import FileObjects, _Draft
 from delayed_tracker.storage.objects.opening import open_file
-from delayed_tracker.storage.objects.storage import FORMAT, FORMAT_KEY, ObjectStorage
+from delayed_tracker.storage.objects.present_objects import FORMAT, FORMAT_KEY
+from delayed_tracker.storage.objects.storage import ObjectStorage
 from delayed_tracker.storage.shared.document_store import Stale
 from delayed_tracker.storage.testing.contract_tools import create, entry_of, started
 from tests.snapshot_storage.shared.object_bounds import check_bounds

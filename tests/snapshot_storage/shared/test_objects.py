@@ -10,7 +10,8 @@ from delayed_tracker.storage.errors import (
     StorageUnavailable,
 )
 from delayed_tracker.storage.objects.keys import ObjectKey
-from delayed_tracker.storage.objects.storage import FORMAT_KEY, ObjectStorage
+from delayed_tracker.storage.objects.present_objects import FORMAT_KEY
+from delayed_tracker.storage.objects.storage import ObjectStorage
 from delayed_tracker.storage.testing.contract_tools import create, entry_of
 from delayed_tracker.storage.testing.memory_objects import MemoryObjects
 from delayed_tracker.storage.testing.shared_faults import FaultyObjects, SharedFaults
@@ -44,7 +45,7 @@ async def test_requests_of_each_operation():
     bucket_id = await create(storage, [b"1", b"2", b"3"])
     await storage.replace("topic", "cursor", remove=[], add=[entry_of(bucket_id)], epoch=1)
     await storage.close()
-    assert faults.counts == {"put": 1, "read": 1, "write": 1, "list": 1}
+    assert faults.counts == {"put": 1, "read": 3, "write": 1, "list": 1}
     again, faults = await opened(store)
     await again.list("topic", "cursor")
     assert faults.counts == {"read": 1}

@@ -10,7 +10,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.add_log_registry import open_add_log
 from delayed_tracker.storage.errors import AddLogMissing
-from delayed_tracker.storage.objects.storage import FORMAT_KEY
+from delayed_tracker.storage.objects.present_objects import FORMAT_KEY
 from delayed_tracker.storage.protocol import SnapshotStore
 from delayed_tracker.storage.registry import open_storage
 from delayed_tracker.storage.sqlite.add_log import log_path_of

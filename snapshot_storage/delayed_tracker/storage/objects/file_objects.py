@@ -56,6 +56,7 @@ class FileObjects:
 
     def __init__(self, directory: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._directory = directory
+        self.name: Final = str(directory)
         self._clock = clock
         self._count_again_s = -math.inf
         self._used_bytes = 0
@@ -196,7 +197,7 @@ class FileObjects:
         await self._run(partial((self._directory / key).unlink, missing_ok=True))
 
     async def listing(self, prefix: str) -> list[ListedObject]:
-        """Return the objects below a folder."""
+        """Return the objects below a folder; raises StorageUnavailable if the directory is away."""
         return await self._run(partial(self._list, prefix))
 
     def _list(self, prefix: str) -> list[ListedObject]:
@@ -204,6 +205,12 @@ class FileObjects:
         for listed in self._files(prefix):
             found.append(listed)
             require_listable(str(self._directory / prefix), len(found))
+        # A directory that is away looks empty, too. This process's own folder is in it as long as the process runs.
+        if not found and not self._unfinished.is_dir():
+            raise StorageUnavailable(
+                f"{self._directory} has lost {self._unfinished.relative_to(self._directory)}: mount it, or move it back; if only "
+                "that was deleted, restart this process"
+            )
         return found
 
     def _files(self, folder: str) -> Iterator[ListedObject]:

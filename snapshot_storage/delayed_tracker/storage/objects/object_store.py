@@ -31,6 +31,11 @@ class Objects(Protocol):
     """Objects by key. All operations may run concurrently; each may raise StorageUnavailable."""
 
     @property
+    def name(self) -> str:
+        """Place of the objects, for messages."""
+        ...
+
+    @property
     def min_interval_s(self) -> float:
         """Time that must pass between two writes of one key; 0 if the store does not mind."""
         ...

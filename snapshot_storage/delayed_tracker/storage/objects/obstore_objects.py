@@ -68,7 +68,7 @@ class ObstoreObjects:
         requests_max: int,
         min_interval_s: float = 0.0,
     ) -> None:
-        self._name = name
+        self.name: Final = name
         self._connect = connect
         self._version: Final = version
         self._slots = asyncio.Semaphore(requests_max)
@@ -90,7 +90,7 @@ class ObstoreObjects:
         except (BaseError, ValueError, OSError) as error:
             raise InvalidInput(
                 "storage URL",
-                self._name,
+                self.name,
                 f"correct it, or the settings of the cloud's client in the environment: {_shown(error)}",
             ) from error
         usable = False
@@ -163,7 +163,7 @@ class ObstoreObjects:
             )
         except (AlreadyExistsError, PreconditionError) as error:
             # Also S3's answer 409 to a write during another one, which says nothing about either.
-            raise Stale(f"{self._name}/{key} was written by another process; read it again") from error
+            raise Stale(f"{self.name}/{key} was written by another process; read it again") from error
         return self._version_of(key, answer[self._version])
 
     def _expecting(self, version: str) -> "PutMode":
@@ -172,7 +172,7 @@ class ObstoreObjects:
     def _version_of(self, key: str, version: str | None) -> str:
         if version is None:
             raise StorageUnavailable(
-                f"{self._name}/{key}: the store does not say which version it is; use a store with "
+                f"{self.name}/{key}: the store does not say which version it is; use a store with "
                 f"{'ETags' if self._version == 'e_tag' else 'generations'}, without a proxy that drops headers"
             )
         return version
@@ -215,7 +215,7 @@ class ObstoreObjects:
         return b""
 
     async def _content(self, answer: "GetResult", key: str, size_bytes: int, most: int) -> bytes:
-        require_readable(f"{self._name}/{key}", size_bytes, most)
+        require_readable(f"{self.name}/{key}", size_bytes, most)
         content = bytes(await answer.bytes_async())
         self.counts.bytes_received += len(content)
         return content
@@ -241,7 +241,7 @@ class ObstoreObjects:
                     self.counts.add("list")
                     self.counts.add_outcome("list", "ok")
                 found += (ListedObject(meta["path"], meta["size"]) for meta in batch)
-                require_listable(f"{self._name}/{prefix}", len(found))
+                require_listable(f"{self.name}/{prefix}", len(found))
             return found
 
         return await self._request("list", prefix, read)
@@ -300,7 +300,7 @@ class ObstoreObjects:
 
     def _opened(self) -> tuple[ObjectStore, ObjectStore]:
         if self._stores is None:
-            raise StorageUnavailable(f"{self._name} is not open; call start() first")
+            raise StorageUnavailable(f"{self.name} is not open; call start() first")
         return self._stores
 
     def _unavailable(self, operation: str, key: str, error: Exception) -> StorageUnavailable:
@@ -310,7 +310,7 @@ class ObstoreObjects:
             remedy = "check the credentials, and that they allow to list, read, write and delete objects there"
         else:
             remedy = "check the endpoint, the network and the store; the call may be repeated"
-        return StorageUnavailable(f"{operation} of {self._name}/{key} failed: {_shown(error)}; {remedy}")
+        return StorageUnavailable(f"{operation} of {self.name}/{key} failed: {_shown(error)}; {remedy}")
 
 
 def _shown(error: Exception) -> str:

@@ -7,13 +7,11 @@ or listed, or when a catalogue is read. Only an id of which this process has hea
 import contextlib
 import random
 from collections.abc import AsyncIterable
-from typing import Final
 
 from delayed_tracker.core.values.columns import INT63_MAX
 from delayed_tracker.storage.capabilities import SnapshotPlaces
 from delayed_tracker.storage.errors import (
     SnapshotNotFound,
-    StorageFormatUnsupported,
     StorageInUse,
     StorageUnavailable,
 )
@@ -28,6 +26,7 @@ from delayed_tracker.storage.objects.keys import (
 )
 from delayed_tracker.storage.objects.object_store import Objects
 from delayed_tracker.storage.objects.pointers import KnownObjects
+from delayed_tracker.storage.objects.present_objects import PresentObjects
 from delayed_tracker.storage.objects.snapshot_object import (
     TRAILER_BYTES,
     ObjectIndex,
@@ -39,12 +38,8 @@ from delayed_tracker.storage.objects.snapshot_object import (
 )
 from delayed_tracker.storage.protocol import StoredSnapshot, require_entry_range
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
-from delayed_tracker.storage.shared.document_store import Stale
 from delayed_tracker.storage.shared.names import places_of
 from delayed_tracker.storage.shared.storage import SharedStorage
-
-FORMAT_KEY: Final = "format"
-FORMAT: Final = b"delayed-tracker objects 1\n"
 
 
 class ObjectStorage(SharedStorage):
@@ -63,7 +58,7 @@ class ObjectStorage(SharedStorage):
         document_bytes_max: int = DOCUMENT_BYTES_MAX,
         chance: random.Random | None = None,
     ) -> None:
-        self._objects = objects
+        self._objects = PresentObjects(objects)
         self._document_bytes_max = document_bytes_max
         self._chance = chance or random.SystemRandom()
         self._instance = self._chance.getrandbits(64)
@@ -74,29 +69,9 @@ class ObjectStorage(SharedStorage):
         if self._catalogue is not None:
             raise StorageInUse("this storage is started already; close it first, or open another one")
         await self._objects.start()
-        started = False
-        try:
-            await self._require_format()
-            documents = ObjectDocuments(self._objects, max_bytes=self._document_bytes_max)
-            blobs = ObjectBlobs(self._objects, self._instance, self._new_number)
-            self._catalogue = SharedCatalogue(documents, blobs, self, chance=self._chance)
-            started = True
-        finally:
-            if not started:
-                await self._objects.close()
-
-    async def _require_format(self) -> None:
-        found = await self._objects.get(FORMAT_KEY)
-        if found is None:
-            try:
-                await self._objects.put_if(FORMAT_KEY, FORMAT, None)
-            except Stale:
-                found = await self._objects.get(FORMAT_KEY)
-        if found is not None and found.content != FORMAT:
-            raise StorageFormatUnsupported(
-                f"the object {FORMAT_KEY!r} has {found.content[:60]!r} instead of {FORMAT!r}: another program's, or a newer "
-                "version's; use that one, or give another place"
-            )
+        documents = ObjectDocuments(self._objects, max_bytes=self._document_bytes_max)
+        blobs = ObjectBlobs(self._objects, self._instance, self._new_number)
+        self._catalogue = SharedCatalogue(documents, blobs, self, chance=self._chance)
 
     async def close(self) -> None:
         """Finish the accepted operations and close the store."""
@@ -167,7 +142,13 @@ class ObjectStorage(SharedStorage):
         return index
 
     async def _range(self, known: KnownObject, first: int, end: int) -> bytes:
-        """Return a range of an object. Raises SnapshotNotFound, or SnapshotCorrupt if the object ends before."""
+        """Return a range of an object.
+
+        Raises:
+            SnapshotNotFound: there is no such object.
+            SnapshotCorrupt: it ends before.
+            StorageUnavailable: the store is away, or cannot answer.
+        """
         octets = await self._objects.get_range(str(known.key), first, end)
         if octets is None:
             self._known.deleted(known.key.number)

@@ -15,6 +15,7 @@ class MemoryObjects:
         """Every object by its key."""
         self._versions: dict[str, int] = {}
         self._writes = 0
+        self.name: Final = "memory"
         self.min_interval_s: Final = 0.0
 
     async def start(self) -> None:

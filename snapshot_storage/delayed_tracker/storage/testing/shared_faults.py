@@ -113,6 +113,11 @@ class FaultyObjects:
         self._faults = faults
 
     @property
+    def name(self) -> str:
+        """Place of the objects, as the wrapped store names it."""
+        return self._inner.name
+
+    @property
     def min_interval_s(self) -> float:
         """Time between two writes of one key, as the wrapped store needs it."""
         return self._inner.min_interval_s

@@ -10,7 +10,7 @@ from delayed_tracker.ledger.errors import ErrorPolicy
 from delayed_tracker.spark.commit.owned_storage import is_shared
 from delayed_tracker.spark.snapshots.live_snapshots import PART_BYTES
 from delayed_tracker.spark.source.source_options import Option, choice, option_values, positive_bytes
-from delayed_tracker.storage.objects.storage import FORMAT_KEY
+from delayed_tracker.storage.objects.present_objects import FORMAT_KEY
 from delayed_tracker.storage.registry import open_storage
 
 SNAPSHOT_OPTIONS: Final = (

@@ -157,6 +157,31 @@ async def test_a_bucket_that_is_missing_is_named(gcs: Cloud, s3: Cloud, azure: C
             await missing.start()
 
 
+@pytest.mark.parametrize("name", ["s3", "gcs"])
+async def test_a_bucket_that_is_away_for_a_while_has_lost_nothing(
+    name: str, place: str, request: pytest.FixtureRequest
+):
+    """While the store answers 404 to everything, reads fail as in an outage; when it is back they find what was there."""
+    cloud: Cloud = request.getfixturevalue(name)
+    storage = ObjectStorage(cloud.objects(place))
+    await storage.start()
+    bucket_id = await create(storage, [b"1"])
+    await storage.replace("topic", "cursor", remove=[], add=[entry_of(bucket_id)], epoch=1)
+    await storage._catalogue.finish()  # a first commit looks for blobs of older epochs
+    for read in (
+        lambda: storage.get_bucket_snapshot_segments(bucket_id, 1, 1),
+        lambda: storage.list("topic", "cursor"),
+    ):
+        cloud.server.answer_once += [("GET", 404), ("GET", 404)]
+        with pytest.raises(
+            StorageUnavailable, match=rf"{cloud.scheme}://bucket/{place} has neither .* bring the bucket"
+        ):
+            await read()
+        assert cloud.server.answer_once == []
+        assert await read()
+    await storage.close()
+
+
 async def test_a_place_that_is_not_open_says_so(s3: Cloud, place: str):
     """Before the start and after the close nothing is sent."""
     objects = s3.objects(place)

@@ -14,7 +14,7 @@ from delayed_tracker.spark.commit.owned_storage import is_shared
 from delayed_tracker.spark.commit.pulsar_commit import SCHEME as PULSAR_SCHEME
 from delayed_tracker.spark.commit.pulsar_commit import PulsarCommit
 from delayed_tracker.spark.commit.shared_commit import SharedCommit
-from delayed_tracker.storage.objects.storage import FORMAT_KEY
+from delayed_tracker.storage.objects.present_objects import FORMAT_KEY
 
 _SQLITE: Final = "sqlite:"
 _DIRECTORY: Final = "file://"
