@@ -1,5 +1,9 @@
 """Snapshots as objects: what each operation costs, and damage of any byte."""
 
+import asyncio
+import tracemalloc
+from dataclasses import replace
+
 import pytest
 
 from delayed_tracker.storage.errors import (
@@ -9,7 +13,8 @@ from delayed_tracker.storage.errors import (
     StorageInUse,
     StorageUnavailable,
 )
-from delayed_tracker.storage.objects.keys import ObjectKey
+from delayed_tracker.storage.objects import pointers
+from delayed_tracker.storage.objects.keys import SNAPSHOT, KnownObject, ObjectKey, folder_of
 from delayed_tracker.storage.objects.present_objects import FORMAT_KEY
 from delayed_tracker.storage.objects.storage import ObjectStorage
 from delayed_tracker.storage.testing.contract_tools import create, entry_of
@@ -126,6 +131,134 @@ async def test_what_another_process_deleted_is_not_found():
     assert faults.counts.get("list", 0) == 0
 
 
+async def test_snapshots_of_very_many_trackers_are_known():
+    """A snapshot of which a catalogue told long ago, and 200,000 others since, is read without a listing."""
+    store = MemoryObjects()
+    storage, _ = await opened(store)
+    bucket_id = await create(storage, [b"1", b"2"])
+    pointer = storage.pointer_of(bucket_id)
+    reader, faults = await opened(store)
+    reader.learn("topic", "cursor", bucket_id, pointer)
+    assert await reader.get_bucket_snapshot_segments(bucket_id, 1, 1) == [b"1"]
+    for number in range(1, 200_101):
+        reader.learn("topic", f"cursor {number // 3}", number, pointer)
+    faults.counts.clear()
+    assert await reader.get_bucket_snapshot_segments(bucket_id, 2, 2) == [b"2"]
+    assert faults.counts == {"get": 1}
+
+
+def test_what_is_known_of_snapshots_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    """The ones that were used last are kept with all that is known of them; the others go, and what is gone is nowhere."""
+    monkeypatch.setattr(pointers, "OBJECTS_MAX", 100)
+    known = pointers.KnownObjects()
+    objects = [
+        KnownObject(
+            ObjectKey(f"t/{number % 7}/", number, 2**64 - 1 - number % 3, number, SNAPSHOT), 2**40 + number, number
+        )
+        for number in range(1, 1_001)
+    ]
+    for number, each in enumerate(objects, 1):
+        known.add(each)
+        assert known.get(1) == objects[0]  # used again and again
+        assert [known.get(last) for last in range(max(1, number - 40), number + 1)] == objects[
+            max(0, number - 41) : number
+        ]
+    kept = [each for each in objects if known.get(each.key.number) == each]
+    assert 100 <= len(kept) <= 200
+    known.deleted(1)
+    known.deleted(1_000)
+    assert known.get(1) is None
+    assert known.get(1_000) is None
+    known.add(replace(objects[998], tail_bytes=0))  # a listing, which does not show the index
+    assert known.get(999) == objects[998]
+
+
+def test_a_known_snapshot_takes_some_hundred_bytes():
+    """What a process knows of each snapshot is small, however many there are."""
+    key = ObjectKey(folder_of("persistent://tenant/namespace/topic", "cursor"), 2**40, 2**63, 0, SNAPSHOT)
+    ids = [2**62 + number for number in range(30_000)]
+    known = pointers.KnownObjects()
+    tracemalloc.start()
+    for number in ids:
+        known.add(KnownObject(replace(key, number=number), 10**9, 10**6))
+    used_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used_bytes < 120 * len(ids)
+
+
+def test_trackers_that_come_and_go_leave_nothing(monkeypatch: pytest.MonkeyPatch):
+    """What is known of a tracker goes with the last of its snapshots."""
+    monkeypatch.setattr(pointers, "DELETED_MAX", 10)
+    known = pointers.KnownObjects()
+    tracemalloc.start()
+    for number in range(20_000):
+        key = ObjectKey(folder_of(f"topic {number // 2}", "cursor"), 1, 1, number, SNAPSHOT)
+        known.add(KnownObject(key, 1_000, 0))
+        known.add(KnownObject(key, 1_000, 100))
+        if number == 10_000:
+            before_bytes = tracemalloc.get_traced_memory()[0]
+        known.deleted(number)
+    used_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used_bytes < before_bytes + 100_000
+
+
+async def with_unknown_snapshots(count: int) -> tuple[ObjectStorage, SharedFaults, list[int]]:
+    """Return a storage that has heard of none of the snapshots in its store, and their ids."""
+    store = MemoryObjects()
+    writer, _ = await opened(store)
+    bucket_ids = [await create(writer, [b"1"]) for _ in range(count)]
+    return *(await opened(store)), bucket_ids
+
+
+def read_first(storage: ObjectStorage, bucket_ids: list[int]) -> list[asyncio.Task[list[bytes]]]:
+    return [asyncio.create_task(storage.get_bucket_snapshot_segments(bucket_id, 1, 1)) for bucket_id in bucket_ids]
+
+
+async def test_searches_share_a_listing():
+    """Reads of snapshots that nobody told of wait for one listing; one of a snapshot that is missing waits for another."""
+    storage, faults, bucket_ids = await with_unknown_snapshots(10)
+    hold = faults.hold("list")
+    reading = read_first(storage, [*bucket_ids, 7, 8])
+    await hold.reached.wait()
+    await asyncio.sleep(0)
+    hold.go_on.set()
+    answers = await asyncio.gather(*reading, return_exceptions=True)
+    assert answers[:10] == [[b"1"]] * 10
+    assert [type(answer) for answer in answers[10:]] == [SnapshotNotFound] * 2
+    assert faults.counts["list"] == 2
+
+
+async def test_searches_share_an_outage():
+    """A listing that fails is the answer of those that wait for it; the next read lists again."""
+    storage, faults, bucket_ids = await with_unknown_snapshots(10)
+    hold = faults.hold("list")
+    faults.fail_before("list")
+    faults.fail_before("list")
+    reading = read_first(storage, bucket_ids)
+    await hold.reached.wait()
+    await asyncio.sleep(0)
+    hold.go_on.set()
+    answers = await asyncio.gather(*reading, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StorageUnavailable] * 10
+    assert faults.counts["list"] == 2
+    assert await storage.get_bucket_snapshot_segments(bucket_ids[0], 1, 1) == [b"1"]
+    assert faults.counts["list"] == 3
+
+
+async def test_a_search_that_is_cancelled_leaves_the_others():
+    """If the read goes away whose listing the others wait for, the next of them lists."""
+    storage, faults, bucket_ids = await with_unknown_snapshots(3)
+    hold = faults.hold("list")
+    reading = read_first(storage, bucket_ids)
+    await hold.reached.wait()
+    await asyncio.sleep(0)
+    reading[0].cancel()
+    answers = await asyncio.gather(*reading, return_exceptions=True)
+    assert answers[1:] == [[b"1"]] * 2
+    assert faults.counts["list"] == 2
+
+
 async def test_another_programs_place_is_refused():
     """A store with another format is left alone, and the storage can be started once."""
     store = MemoryObjects()
@@ -168,4 +301,5 @@ async def test_foreign_objects_are_passed_over():
     bucket_id = await create(storage, [b"1"])
     folder = only_snapshot(store).rpartition("/")[0]
     store.content[f"{folder}/notes.txt"] = b"mine"
+    store.content[f"{folder}/{'f' * 16}.{1:016x}.{1:016x}.s"] = b"mine"
     assert [stored.bucket_id for stored in await storage.list_bucket_snapshots("topic", "cursor")] == [bucket_id]

@@ -68,6 +68,17 @@ async def test_a_store_that_is_away_has_lost_nothing(document_bytes_max):
         assert answers[3] == SEGMENTS
 
 
+async def test_a_search_of_a_store_that_is_away_finds_an_outage():
+    """A snapshot of which the process knows the id alone is looked for in a listing, which an empty store answers, too."""
+    store = MemoryObjects()
+    owner, _ = await opened(store)
+    bucket_id = await create(owner, SEGMENTS)
+    other, _ = await opened(store)
+    with away(store), pytest.raises(StorageUnavailable, match="neither"):
+        await other.get_bucket_snapshot_metadata(bucket_id)
+    assert await other.get_bucket_snapshot_segments(bucket_id, 1, 3) == SEGMENTS
+
+
 async def test_a_commit_to_a_store_that_is_away_begins_no_new_catalogue():
     """A process that knows the catalogue is refused, and goes on with the same one; an older owner stays fenced."""
     store = MemoryObjects()

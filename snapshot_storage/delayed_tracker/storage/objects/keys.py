@@ -15,7 +15,7 @@ IMMUTABLE: Final = "t"
 SNAPSHOT, BLOB = "s", "b"
 
 _POINTER: Final = struct.Struct("<QqQI")
-_LAST: Final = re.compile(r"([0-9a-f]{16})\.([0-9a-f]{16})\.([0-9a-f]{16})\.([sb])")
+_LAST: Final = re.compile(r"([0-7][0-9a-f]{15})\.([0-9a-f]{16})\.([0-7][0-9a-f]{15})\.([sb])")
 
 
 def folder_of(topic: str, cursor: str) -> str:
@@ -25,7 +25,7 @@ def folder_of(topic: str, cursor: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ObjectKey:
-    """One immutable object. Its numbers are from 0 to 2^64 - 1, epoch and id to 2^63 - 1."""
+    """One immutable object. Its numbers are from 0 to 2^63 - 1, the instance to 2^64 - 1."""
 
     folder: str
     epoch: int

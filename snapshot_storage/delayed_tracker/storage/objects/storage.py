@@ -36,6 +36,7 @@ from delayed_tracker.storage.objects.snapshot_object import (
     read_index,
     read_tail,
 )
+from delayed_tracker.storage.objects.snapshot_search import SnapshotSearch
 from delayed_tracker.storage.protocol import StoredSnapshot, require_entry_range
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
 from delayed_tracker.storage.shared.names import places_of
@@ -63,6 +64,7 @@ class ObjectStorage(SharedStorage):
         self._chance = chance or random.SystemRandom()
         self._instance = self._chance.getrandbits(64)
         self._known = KnownObjects()
+        self._search = SnapshotSearch(self._objects)
 
     async def start(self) -> None:
         """Open the store, and verify that it has this format or nothing."""
@@ -161,11 +163,9 @@ class ObjectStorage(SharedStorage):
         self._opened()
         known = self._known.get(bucket_id)
         if known is None and bucket_id > 0 and not self._known.is_deleted(bucket_id):
-            for listed in await self._objects.listing(f"{IMMUTABLE}/"):
-                key = ObjectKey.parse(listed.key)
-                if key is not None and key.kind == SNAPSHOT and key.number == bucket_id:
-                    known = KnownObject(key, listed.size_bytes, 0)
-                    self._known.add(known)
+            known = await self._search.find(bucket_id)
+            if known is not None:
+                self._known.add(known)
         if known is None:
             raise SnapshotNotFound(f"there is no snapshot of bucket {bucket_id}")
         return known
