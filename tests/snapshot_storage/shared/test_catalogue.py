@@ -314,7 +314,7 @@ async def test_a_claim_sweeps_blobs_of_older_epochs():
 
 
 async def test_forgotten_trackers_cost_one_read_each():
-    """A list of trackers reads only the documents that may be forgotten, or whose names are too long."""
+    """A list of trackers reads only the documents that may be forgotten, or whose names are too long, and each once."""
     process = Process()
     for topic in ("a", "b", "x" * 300):
         await process.catalogue.replace(topic, "cursor", remove=[], add=[], epoch=1, mark_delete=Position(1, 1))
@@ -323,6 +323,61 @@ async def test_forgotten_trackers_cost_one_read_each():
     process.faults.counts.clear()
     assert await process.catalogue.trackers() == [("a", "cursor"), ("x" * 300, "cursor")]
     assert process.faults.counts == {"list": 2, "read": 2}
+    assert await process.catalogue.trackers() == [("a", "cursor"), ("x" * 300, "cursor")]
+    assert process.faults.counts == {"list": 4, "read": 2}
+
+
+async def test_a_forgotten_tracker_that_changed_is_read_again():
+    """One that another process opens again, or forgets, is read by the next list of trackers, and once."""
+    process = Process()
+    for topic in ("a", "b", "c"):
+        await process.catalogue.forget(topic, "cursor", epoch=1)
+    other = Process(process.store, instance=2)
+    assert await other.catalogue.trackers() == []
+    for epoch, opened in ((2, True), (3, False), (4, True)):
+        if opened:
+            await process.catalogue.replace("b", "cursor", remove=[], add=[], epoch=epoch)
+        else:
+            await process.catalogue.forget("b", "cursor", epoch=epoch)
+        other.faults.counts.clear()
+        for _ in range(2):
+            assert await other.catalogue.trackers() == ([("b", "cursor")] if opened else [])
+        assert other.faults.counts == {"list": 4, "read": 1}
+
+
+async def test_a_tracker_that_changes_while_trackers_are_listed_is_read_again():
+    """What is read is newer than the listing: that it is forgotten is not taken for true of an older document, or newer."""
+    process = Process()
+    await process.catalogue.forget("a", "cursor", epoch=1)
+    other = Process(process.store, instance=2)
+    hold = other.faults.hold("read")
+    listing = asyncio.create_task(other.catalogue.trackers())
+    await hold.reached.wait()
+    await process.catalogue.replace("a", "cursor", remove=[], add=[], epoch=2)
+    hold.go_on.set()
+    assert await listing == [("a", "cursor")]
+    await process.catalogue.forget("a", "cursor", epoch=3)
+    assert await other.catalogue.trackers() == []
+
+
+async def test_what_is_kept_of_forgotten_trackers_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    """Those beyond the bound are read by each list of trackers, and what is gone makes room."""
+    monkeypatch.setattr("delayed_tracker.storage.shared.catalogue.SEEN_MAX", 3)
+    process = Process()
+    for number in range(5):
+        await process.catalogue.forget(f"topic {number}", "cursor", epoch=1)
+    reads = []
+    for _ in range(2):
+        process.faults.counts.clear()
+        assert await process.catalogue.trackers() == []
+        reads.append(process.faults.counts["read"])
+    for path in list(process.catalogue._seen):
+        del process.store.content[f"c/{path}"]
+    for _ in range(2):
+        process.faults.counts.clear()
+        assert await process.catalogue.trackers() == []
+        reads.append(process.faults.counts.get("read", 0))
+    assert reads == [5, 2, 2, 0]
 
 
 async def test_a_thousand_buckets_take_some_ninety_kilobytes():

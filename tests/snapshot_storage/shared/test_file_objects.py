@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import itertools
 import multiprocessing
 import os
 import tracemalloc
@@ -151,6 +152,20 @@ async def test_what_is_read_has_bounds(tmp_path, monkeypatch):
     await objects.start()
     await check_bounds(objects, file_objects, monkeypatch)
     await objects.close()
+
+
+async def test_a_listing_tells_that_a_file_was_replaced(tmp_path):
+    """Another version is listed after a write, also of the same size and at once."""
+    objects = FileObjects(tmp_path / "versions")
+    await objects.start()
+    version, listed = None, []
+    for number in range(20):
+        version = await objects.put_if("c/document", b"%02d" % number, version)
+        (found,) = await objects.listing("c/")
+        assert await objects.listing("c/") == [found]
+        listed.append(found.version)
+    await objects.close()
+    assert all(before != after for before, after in itertools.pairwise(listed))
 
 
 async def test_a_write_beside_a_huge_file_needs_little_memory(tmp_path):

@@ -58,8 +58,8 @@ class ZooKeeperDocuments:
                 raise Stale(f"the node {path} is not at version {expected}; read it again") from error
         return "0"
 
-    async def names(self, folder: str) -> list[str]:
-        """Return the names in a folder, which has one level of folders."""
+    async def listing(self, folder: str) -> dict[str, str]:
+        """Return the names in a folder, which has one level of folders. ZooKeeper lists no versions."""
         slots = asyncio.Semaphore(LISTINGS_AT_ONCE_MAX)
 
         async def inside(middle: str) -> list[str]:
@@ -67,7 +67,7 @@ class ZooKeeperDocuments:
                 return [f"{folder}/{middle}/{name}" for name in await self._children(f"{folder}/{middle}")]
 
         middles = await self._children(folder)
-        return [name for names in await asyncio.gather(*map(inside, middles)) for name in names]
+        return {name: "" for names in await asyncio.gather(*map(inside, middles)) for name in names}
 
     async def _children(self, name: str) -> list[str]:
         with unavailable():

@@ -35,9 +35,9 @@ class ObjectDocuments:
         """Replace the document if it has the expected version."""
         return await self._objects.put_if(name, content, expected)
 
-    async def names(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
-        return [listed.key for listed in await self._objects.listing(f"{folder}/")]
+    async def listing(self, folder: str) -> dict[str, str]:
+        """Return the names in a folder, with their versions."""
+        return {listed.key: listed.version for listed in await self._objects.listing(f"{folder}/")}
 
 
 class ObjectBlobs:

@@ -25,6 +25,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.files.lock_file import waiting_lock
 from delayed_tracker.storage.capabilities import StorageSpace
 from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageUnavailable
+from delayed_tracker.storage.objects.keys import IMMUTABLE
 from delayed_tracker.storage.objects.object_store import (
     RANGE_BYTES_MAX,
     SMALL_BYTES_MAX,
@@ -214,11 +215,14 @@ class FileObjects:
         return found
 
     def _files(self, folder: str) -> Iterator[ListedObject]:
+        has_versions = not folder.startswith(f"{IMMUTABLE}/")
         for directory, _, names in os.walk(self._directory / folder):
             for name in names:
                 path = Path(directory, name)
                 with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    yield ListedObject(str(path.relative_to(self._directory)), path.stat().st_size)
+                    found = path.stat()
+                    version = f"{found.st_ino}.{found.st_mtime_ns}.{found.st_size}" if has_versions else ""
+                    yield ListedObject(str(path.relative_to(self._directory)), found.st_size, version)
 
     async def space(self) -> StorageSpace:
         """Return the bytes of all files and those that are free.

@@ -25,6 +25,9 @@ class ListedObject:
 
     key: str
     size_bytes: int
+    version: str = ""
+    """Another text after each replacement, not that of ``StoredDocument``; empty if the store does not tell, and for what is
+    never replaced."""
 
 
 class Objects(Protocol):

@@ -23,6 +23,7 @@ from obstore.store import ObjectStore
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.capabilities import RequestCounts
 from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.objects.keys import IMMUTABLE
 from delayed_tracker.storage.objects.object_store import (
     RANGE_BYTES_MAX,
     SMALL_BYTES_MAX,
@@ -233,6 +234,8 @@ class ObstoreObjects:
 
     async def listing(self, prefix: str) -> list[ListedObject]:
         """Return the objects below a prefix; raises StorageUnavailable if they are more than ``LISTED_MAX``."""
+        # A text for each of a million objects takes memory, and what is never replaced has one version.
+        has_versions = not prefix.startswith(f"{IMMUTABLE}/")
 
         async def read(store: ObjectStore) -> list[ListedObject]:
             found: list[ListedObject] = []
@@ -240,7 +243,10 @@ class ObstoreObjects:
                 if found:
                     self.counts.add("list")
                     self.counts.add_outcome("list", "ok")
-                found += (ListedObject(meta["path"], meta["size"]) for meta in batch)
+                found += (
+                    ListedObject(meta["path"], meta["size"], (meta["e_tag"] or "") if has_versions else "")
+                    for meta in batch
+                )
                 require_listable(f"{self.name}/{prefix}", len(found))
             return found
 

@@ -32,7 +32,14 @@ from delayed_tracker.storage.shared.document import EARLIER_MAX, Document, Part,
 from delayed_tracker.storage.shared.document_store import BlobStore, DocumentStore, NamesSnapshots, Stale
 from delayed_tracker.storage.shared.names import tracker_of, tracker_path
 from delayed_tracker.storage.shared.parts import merged, packing_for, to_merge, value_of, without_unused
-from delayed_tracker.storage.shared.reading import KnownDocument, document_name, read_document, read_head, read_parts
+from delayed_tracker.storage.shared.reading import (
+    DOCUMENTS,
+    KnownDocument,
+    document_name,
+    read_document,
+    read_head,
+    read_parts,
+)
 
 ATTEMPTS_MAX: Final = 12
 """Swaps that a commit tries, while other processes write the same document."""
@@ -41,6 +48,9 @@ BACKOFF_S: Final = 0.02
 KNOWN_BYTES_MAX: Final = 16 * 1024 * 1024
 """Documents, and the parts of those that were listed last, that are kept so that a commit need not read first."""
 READS_AT_ONCE_MAX: Final = 16
+SEEN_MAX: Final = 100_000
+"""Forgotten trackers, and others whose names are hashed, of which the last reading is kept; about 500 bytes each. Documents
+beyond that are read by each listing."""
 MARKERS: Final = "f"
 """Folder of markers: a tracker with a marker may be forgotten, and its document says whether it is."""
 
@@ -83,6 +93,8 @@ class SharedCatalogue:
         self._known: OrderedDict[tuple[str, str], KnownDocument] = OrderedDict()
         self._known_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._seen: dict[str, tuple[str, tuple[str, str] | None]] = {}
+        """Version in the listing, and the tracker unless it is forgotten, of documents that had to be read for their names."""
 
     async def finish(self) -> None:
         """Wait for the accepted calls, and for what is deleted after them. The caller accepts no more."""
@@ -90,10 +102,19 @@ class SharedCatalogue:
             await asyncio.wait(self._tasks)
 
     async def trackers(self) -> list[tuple[str, str]]:
-        """Return every (topic, cursor) with a document that was not forgotten."""
-        paths, marked = await self._paths("c"), await self._paths(MARKERS)
-        found = {path: tracker_of(path) for path in paths}
-        unclear = [path for path, tracker in found.items() if tracker is None or path in marked]
+        """Return every (topic, cursor) with a document that was not forgotten.
+
+        A document whose name does not say it is read, and not again as long as the listing shows the same version.
+        """
+        versions, marked = await self._listed(DOCUMENTS), await self._listed(MARKERS)
+        found = {path: tracker_of(path) for path in versions}
+        unclear = {path for path, tracker in found.items() if tracker is None or path in marked}
+        for path in self._seen.keys() - unclear:
+            del self._seen[path]
+        for path, (version, tracker) in self._seen.items():
+            if version == versions[path]:
+                found[path] = tracker
+                unclear.discard(path)
         slots = asyncio.Semaphore(READS_AT_ONCE_MAX)
 
         async def ask(path: str) -> None:
@@ -104,13 +125,19 @@ class SharedCatalogue:
                     return  # its name is all that is known, and a damaged document must not hide the others
             if head is not None:
                 document = head[0].document
-                found[path] = None if document.forgotten else (document.topic, document.cursor)
+                tracker = None if document.forgotten else (document.topic, document.cursor)
+                found[path] = tracker
+                # The document may be newer than the listing, which shows another version then the next time.
+                if versions[path] and (path in self._seen or len(self._seen) < SEEN_MAX):
+                    self._seen[path] = versions[path], tracker
 
         await asyncio.gather(*map(ask, unclear))
         return sorted(tracker for tracker in found.values() if tracker is not None)
 
-    async def _paths(self, folder: str) -> set[str]:
-        return {name.removeprefix(f"{folder}/") for name in await self._documents.names(folder)}
+    async def _listed(self, folder: str) -> dict[str, str]:
+        """Return the versions of the documents of a folder by their paths in it."""
+        listed = await self._documents.listing(folder)
+        return {name.removeprefix(f"{folder}/"): version for name, version in listed.items()}
 
     async def replace(
         self,

@@ -54,8 +54,12 @@ class DocumentStore(Protocol):
         """
         ...
 
-    async def names(self, folder: str) -> list[str]:
-        """Return the names that begin with ``folder/``, in any order. It may lag behind the writes."""
+    async def listing(self, folder: str) -> dict[str, str]:
+        """Return the names that begin with ``folder/``, each with a text that is another one after each write.
+
+        The text is not the version that ``read`` returns, and is empty if the store does not list any. All of it may lag
+        behind the writes.
+        """
         ...
 
 

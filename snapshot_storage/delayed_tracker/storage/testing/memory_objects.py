@@ -55,7 +55,11 @@ class MemoryObjects:
 
     async def listing(self, prefix: str) -> list[ListedObject]:
         """Return the objects of a folder."""
-        return [ListedObject(key, len(content)) for key, content in self.content.items() if key.startswith(prefix)]
+        return [
+            ListedObject(key, len(content), self._version(key) or "")
+            for key, content in self.content.items()
+            if key.startswith(prefix)
+        ]
 
     def _version(self, key: str) -> str | None:
         return str(self._versions.get(key, 0)) if key in self.content else None

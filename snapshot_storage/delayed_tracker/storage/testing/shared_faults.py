@@ -35,7 +35,7 @@ class SharedFaults:
         self._late: dict[str, list[Hold]] = {}
         self._failing: dict[str, list[bool]] = {}
         self._stale_listings = False
-        # What each listing found last, by prefix: a list of objects, or one of names.
+        # What each listing found last, by prefix: objects, or versions by name.
         self._listings: dict[str, Any] = {}
         self._late_operations: set[asyncio.Task[object]] = set()
         self.counts: dict[str, int] = {}
@@ -95,7 +95,7 @@ class SharedFaults:
         if not self._stale_listings:
             self._listings[prefix] = found
             return found
-        shown: T = self._listings.get(prefix, [])
+        shown: T = self._listings.get(prefix, type(found)())
         return shown
 
 
@@ -181,7 +181,7 @@ class FaultyDocuments:
         """Call the wrapped store, with faults."""
         return await self._faults.perform("write", lambda: self._inner.write(name, content, expected))
 
-    async def names(self, folder: str) -> list[str]:
+    async def listing(self, folder: str) -> dict[str, str]:
         """Call the wrapped store, with faults; the answer may lag."""
-        found = await self._faults.perform("list", lambda: self._inner.names(folder))
+        found = await self._faults.perform("list", lambda: self._inner.listing(folder))
         return self._faults.shown(folder, found)

@@ -117,6 +117,20 @@ async def test_a_listing_has_all_pages(gcs: Cloud, gcs_double: GcsDouble, place:
     await objects.close()
 
 
+async def test_a_listing_tells_that_an_object_was_replaced(objects: ObstoreObjects):
+    """Another version is listed after each write of a small object; what is never replaced has none."""
+    version, listed = None, []
+    await objects.put("t/a", chunks_of(b"1"))
+    for number in range(3):
+        version = await objects.put_if("c/a", b"%d" % number, version)
+        (found,) = await objects.listing("c/")
+        assert await objects.listing("c/") == [found]
+        listed.append(found.version)
+    assert "" not in listed
+    assert len(set(listed)) == 3
+    assert [found.version for found in await objects.listing("t/")] == [""]
+
+
 @pytest.mark.parametrize("name", ["s3", "gcs"])
 async def test_a_failure_is_sent_once_and_explained(name: str, place: str, request: pytest.FixtureRequest):
     """An error of the store is no reason to send the request again here: the message has a remedy for the operator."""

@@ -123,8 +123,8 @@ class GcsDouble:
         page = rest[:PAGE_KEYS]
         more = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if rest != page else ""
         found = "".join(
-            f"<Contents><Key>{escape(key)}</Key><Size>{len(self._objects[f'{bucket}/{key}'].content)}</Size>"
-            f"<LastModified>{_MODIFIED}</LastModified></Contents>"
-            for key in page
+            f"<Contents><Key>{escape(key)}</Key><Size>{len(listed.content)}</Size>"
+            f"<ETag>{escape(listed.headers['ETag'])}</ETag><LastModified>{_MODIFIED}</LastModified></Contents>"
+            for key, listed in ((key, self._objects[f"{bucket}/{key}"]) for key in page)
         )
         return Response(f"<ListBucketResult>{found}{more}</ListBucketResult>", content_type="application/xml")
