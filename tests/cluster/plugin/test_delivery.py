@@ -32,7 +32,7 @@ def assert_delivered(
 def settle(installed: Installation, topic: str, *, tracked: int | None = None) -> None:
     """Wait until broker and service track the same number of messages, or a given one.
 
-    A given number has to be seen before any of the messages is due, which takes a busy machine half a minute.
+    A given number has to be seen before any of the messages is due, which takes a busy machine many seconds.
     """
     wait_until(lambda: installed.is_settled(topic, "worker") and tracked in (None, installed.tracked(topic, "worker")))
 
