@@ -250,7 +250,7 @@ async def test_what_was_leased_for_a_poll_given_up_is_given_back():
 
 
 async def test_what_cannot_be_given_back_is_left_to_the_end_of_its_lease():
-    """Nobody waits for the call that gives back, so its error is not reported as lost, whatever it is."""
+    """An error of the call that gives back is not reported as lost, whatever it is: nobody waits for it."""
 
     class Broken(Due):
         async def give_back(self, taken: PollResult) -> None:

@@ -135,7 +135,7 @@ async def test_what_fills_is_sealed_when_its_tracker_is_full():
 
 
 async def test_a_tracker_of_which_nothing_is_stored_does_not_keep_the_others_from_it():
-    """What is sealed and not stored counts for some seconds; then the largest of the others are sealed in its place."""
+    """Sealed buckets that are not stored count for some seconds; then the largest of the others are sealed in its place."""
     clock = ManualClock()
     bound, (hanging, *others) = fillings(5, clock=clock)
     hanging.add(12)

@@ -346,7 +346,7 @@ async def test_a_forgotten_tracker_that_changed_is_read_again():
 
 
 async def test_a_tracker_that_changes_while_trackers_are_listed_is_read_again():
-    """What is read is newer than the listing: that it is forgotten is not taken for true of an older document, or newer."""
+    """A document is newer than the listing when it is read: that it is forgotten is not taken for true of an older document, or newer."""
     process = Process()
     await process.catalogue.forget("a", "cursor", epoch=1)
     other = Process(process.store, instance=2)

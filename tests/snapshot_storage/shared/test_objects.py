@@ -174,7 +174,7 @@ def test_what_is_known_of_snapshots_is_bounded(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_known_snapshot_takes_some_hundred_bytes():
-    """What a process knows of each snapshot is small, however many there are."""
+    """The place of each snapshot takes little memory, however many there are."""
     key = ObjectKey(folder_of("persistent://tenant/namespace/topic", "cursor"), 2**40, 2**63, 0, SNAPSHOT)
     ids = [2**62 + number for number in range(30_000)]
     known = pointers.KnownObjects()
@@ -187,7 +187,7 @@ def test_a_known_snapshot_takes_some_hundred_bytes():
 
 
 def test_trackers_that_come_and_go_leave_nothing(monkeypatch: pytest.MonkeyPatch):
-    """What is known of a tracker goes with the last of its snapshots."""
+    """The last of a tracker's snapshots takes with it what is known of the tracker."""
     monkeypatch.setattr(pointers, "DELETED_MAX", 10)
     known = pointers.KnownObjects()
     tracemalloc.start()

@@ -32,7 +32,7 @@ IDLE_S: Final = 1.0
 
 
 class _Role(threading.local):
-    """What the current thread does for one buffer."""
+    """Role of the current thread for one buffer."""
 
     is_sender = False
     """True in the thread that sends, and so in the callbacks of the futures."""
