@@ -77,7 +77,9 @@ def test_answers_for_machines(command, storage, tmp_path):
 def test_the_storage_of_a_configuration_is_meant(command, storage, tmp_path):
     """The file names it as for the service; naming two storages is refused."""
     conf = tmp_path / "tracker.conf"
-    conf.write_text(f"bucketSnapshotStorageUrl=sqlite:{storage}\n")
+    # The key of tokens is in the environment of the service alone.
+    secured = "grpcListenAddress=tls://0.0.0.0:7650\nauthenticationEnabled=true\nauthenticationProviders=token\n"
+    conf.write_text(f"bucketSnapshotStorageUrl=sqlite:{storage}\n{secured}")
     assert command("backup", str(tmp_path / "copy"), "--config", str(conf)).status == 0
     ran = command("backup", str(tmp_path / "other"), "--config", str(conf), "--storage", f"sqlite:{storage}")
     assert (ran.status, ran.err.count("\n")) == (ExitCode.USAGE, 1)

@@ -164,6 +164,7 @@ def test_keys_without_their_feature_accept_only_the_default(declared: SettingKey
     [
         ("bucket", TrackerKind.BUCKET),
         ("org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory", TrackerKind.BUCKET),
+        ("delayedtracker.pulsar.ServiceDelayedDeliveryTrackerFactory", TrackerKind.BUCKET),
         ("in-memory", TrackerKind.IN_MEMORY),
         ("org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory", TrackerKind.IN_MEMORY),
     ],

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from delayed_tracker.service.settings.keys import Group
 from delayed_tracker.service.settings.load import REMOVED_KEYS, InvalidSettings, load_settings
 from delayed_tracker.service.settings.settings import Settings
 from tests.service.harness.settings import settings_of
@@ -125,6 +126,30 @@ def test_only_near_keys_are_suggested(key: str, nearest: str | None):
     """A common prefix does not make keys similar."""
     hint = f"; did you mean {nearest}?" if nearest else "; `delayed-tracker config` lists all there are"
     assert problems(overrides={key: "1"}) == [f"command line: {key}=1: there is no such key{hint}"]
+
+
+SECURED_BROKER = """\
+delayedDeliveryTickTimeMillis=500
+delayedDeliveryTrackerFactoryClassName=delayedtracker.pulsar.ServiceDelayedDeliveryTrackerFactory
+delayedTrackerServiceAddresses=127.0.0.1:7650
+authenticationEnabled=true
+authenticationProviders=org.apache.pulsar.broker.authentication.oidc.AuthenticationProviderOpenID
+authorizationEnabled=true
+authorizationProvider=org.apache.pulsar.broker.authorization.PulsarAuthorizationProvider
+"""
+
+
+def test_groups_that_are_not_needed_are_not_looked_at(tmp_path: Path):
+    """Commands about the index take a secured broker's settings, which a service cannot; misspelt keys stay errors."""
+    path = conf(tmp_path, SECURED_BROKER)
+    with pytest.raises(InvalidSettings, match="authenticationProviders"):
+        load_settings(broker_conf=path)
+    wanted = (Group.PULSAR, Group.STORAGE)
+    found = load_settings(broker_conf=path, environ={"TRACKER_GRPC_LISTEN_ADDRESS": "what"}, groups=wanted)
+    assert (found.settings.pulsar.tick_ms, found.settings.security) == (500, Settings().security)
+    assert found.ignored == ("delayedTrackerServiceAddresses",)
+    with pytest.raises(InvalidSettings, match="there is no such key; did you mean logLevel"):
+        load_settings(overrides={"logLevle": "debug"}, groups=wanted)
 
 
 def test_what_may_be_a_secret_is_not_shown(tmp_path: Path):

@@ -16,7 +16,7 @@ from delayed_tracker.cli.pulsar.options import (
     OneTopic,
     Yes,
 )
-from delayed_tracker.cli.service.config import settings_from
+from delayed_tracker.cli.service.config import index_settings_from
 from delayed_tracker.cli.terminal.keyboard import require_consent
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
 from delayed_tracker.cli.terminal.output import (
@@ -66,7 +66,7 @@ def publish_command(
     Example: delayed-tracker pulsar publish --from sqlite:data/tracker.db --to bookkeeper+zk:zk1:2181 --backup before.jsonl
     """
     address = ClusterAddress.parse(target, "--to").with_admin(admin)
-    limits = settings_from(config, overrides, broker_conf).settings.tracker_limits()
+    limits = index_settings_from(config, overrides, broker_conf).tracker_limits()
     asyncio.run(
         _publish(
             source, address, (topic, subscription), limits, dry_run=dry_run, yes=yes, backup=backup, as_json=as_json

@@ -1,11 +1,14 @@
 """Command ``delayed-tracker config``: prints every setting with its value and the origin of the value."""
 
 import os
+from collections.abc import Collection
 
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set
 from delayed_tracker.cli.terminal.output import counted, notice, print_json, show, table
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.service.settings.keys import Group
 from delayed_tracker.service.settings.load import LoadedSettings, load_settings
+from delayed_tracker.service.settings.settings import Settings
 
 
 def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set = None, as_json: AsJson = False) -> None:
@@ -31,8 +34,19 @@ def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set =
     show(rows)
 
 
-def settings_from(path: Config, overrides: Set, broker_conf: BrokerConf = None) -> LoadedSettings:
-    """Return the settings of the files, the environment and ``--set``.
+def index_settings_from(path: Config, overrides: Set, broker_conf: BrokerConf = None) -> Settings:
+    """Return the same settings, of which those about the index and its storage are used and looked at, and no others.
+
+    Raises:
+        InvalidSettings: with every unknown key, and every bad value of these, and their origins.
+    """
+    return settings_from(path, overrides, broker_conf, groups=(Group.PULSAR, Group.STORAGE)).settings
+
+
+def settings_from(
+    path: Config, overrides: Set, broker_conf: BrokerConf = None, *, groups: Collection[Group] = tuple(Group)
+) -> LoadedSettings:
+    """Return the settings of the files, the environment and ``--set``. For ``groups`` see :func:`load_settings`.
 
     Raises:
         InvalidSettings: with every unknown key and bad value, and their origins.
@@ -43,4 +57,4 @@ def settings_from(path: Config, overrides: Set, broker_conf: BrokerConf = None) 
         if not equals:
             raise InvalidInput("--set", text, "give KEY=VALUE")
         pairs[key.strip()] = value.strip()
-    return load_settings(path, broker_conf=broker_conf, environ=os.environ, overrides=pairs)
+    return load_settings(path, broker_conf=broker_conf, environ=os.environ, overrides=pairs, groups=groups)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.service.config import settings_from
+from delayed_tracker.cli.service.config import index_settings_from
 from delayed_tracker.cli.spark.bad_entry_report import bad_rows, print_bad_entries
 from delayed_tracker.cli.spark.commit_target import Commit, check_target, commit_target
 from delayed_tracker.cli.spark.options import (
@@ -90,7 +90,7 @@ def rebuild_command(
         )
     if not dry_run and not staging:
         raise BadUsage("missing option '--staging': give a directory or URL that the driver and all workers reach")
-    limits = settings_from(config, overrides, broker_conf).settings
+    limits = index_settings_from(config, overrides, broker_conf)
     settings = RebuildSettings(
         source=source.format_options(),
         now_ms=moment_ms(now),

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from delayed_tracker.cli.exit_codes import ExitCode
-from delayed_tracker.cli.service.config import settings_from
+from delayed_tracker.cli.service.config import index_settings_from
 from delayed_tracker.cli.spark.bad_entry_report import bad_rows, print_bad_entries
 from delayed_tracker.cli.spark.live_index import IndexNotOpen, live_index
 from delayed_tracker.cli.spark.options import (
@@ -74,7 +74,7 @@ def verify_command(
         now_ms=moment_ms(now),
         subscriptions=tuple(subscription or ()),
         ignore_acks=ignore_acks,
-        limits=settings_from(config, overrides, broker_conf).settings.tracker_limits(),
+        limits=index_settings_from(config, overrides, broker_conf).tracker_limits(),
     )
     with (
         live_index(against, credentials) as live,

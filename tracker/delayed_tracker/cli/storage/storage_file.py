@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from delayed_tracker.cli.service.config import settings_from
+from delayed_tracker.cli.service.config import index_settings_from
 from delayed_tracker.cli.terminal.options import reject_tilde_path
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.storage.sqlite.storage import file_of
@@ -45,7 +45,7 @@ def chosen_file(storage: str | None, config: Path | None) -> Path:
         InvalidSettings: the settings are not valid.
     """
     if storage is None:
-        return storage_file("bucketSnapshotStorageUrl", settings_from(config, None).settings.storage.storage_url)
+        return storage_file("bucketSnapshotStorageUrl", index_settings_from(config, None).storage.storage_url)
     if config is not None:
         raise InvalidInput("--storage", storage, "--config names a storage, too; give one of the two")
     return storage_file("--storage", storage)

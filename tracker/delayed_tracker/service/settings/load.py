@@ -16,7 +16,7 @@ import dataclasses
 import difflib
 import errno
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.files.whole_file import read_whole
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.settings.file import Assignment, MalformedLine, parse_properties
-from delayed_tracker.service.settings.keys import SettingKey, SettingValue
+from delayed_tracker.service.settings.keys import Group, SettingKey, SettingValue
 from delayed_tracker.service.settings.server import GRPC_KEEPALIVE_MS
 from delayed_tracker.service.settings.settings import LOAD_INDEXES_MIN, SETTING_KEYS, Settings
 
@@ -126,6 +126,7 @@ def load_settings(
     broker_conf: Path | None = None,
     environ: Mapping[str, str] | None = None,
     overrides: Mapping[str, str] | None = None,
+    groups: Collection[Group] = tuple(Group),
 ) -> LoadedSettings:
     """Read the settings from their sources; each overrides the one before.
 
@@ -134,6 +135,8 @@ def load_settings(
         broker_conf: a ``broker.conf`` of Pulsar, if any.
         environ: environment variables; None stands for an empty environment.
         overrides: values of the command line, by exact key.
+        groups: all groups, or those that the caller needs: values of the others are not looked at, since a secured
+            broker's may be of no use here, and the keys of tokens may be out of reach.
 
     Raises:
         InvalidSettings: with every unknown key and bad value, its origin, and the nearest known key.
@@ -153,6 +156,7 @@ def load_settings(
     _read_environment(environ or {}, given, problems)
     for key, value in (overrides or {}).items():
         _take(_Given("command line", key, value), key, given, problems)
+    given = {key: source for key, source in given.items() if SETTING_KEYS[key].group in groups}
     return dataclasses.replace(_build(given, problems), ignored=tuple(dict.fromkeys(ignored)))
 
 

@@ -11,6 +11,8 @@ _TRACKERS = {
     "bucket": "bucket",
     "in-memory": "in-memory",
     "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory": "bucket",
+    # On a broker with the plugin the service has the buckets.
+    "delayedtracker.pulsar.ServiceDelayedDeliveryTrackerFactory": "bucket",
     "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory": "in-memory",
 }
 
@@ -31,7 +33,7 @@ class PulsarSettings(Section):
         "delayedDeliveryTrackerFactoryClassName",
         Group.PULSAR,
         "Which tracker keeps the index: bucket stores what is far from due, in-memory stores nothing and deletes what "
-        "is stored when it opens a subscription. Pulsar's class names mean the same.",
+        "is stored when it opens a subscription. Pulsar's class names mean the same, and that of the plugin for its brokers means bucket.",
         choices=_TRACKERS,
     )
     tick_ms: int = setting(
