@@ -100,7 +100,7 @@ def test_the_guide_is_followed_there_and_back(reader: Reader):
     """A topic with messages in Pulsar's buckets is taken over, is delivered from the service, and is given back."""
     broker = reader.broker
     reader.follow("delayed-tracker serve", "make", "cp")
-    broker.start({"delayedTrackerDefault": "pulsar"})
+    broker.start()
     consumer = broker.clients.subscribe(TOPIC, "worker")
     due = now_ms() + HOUR_MS
     broker.clients.produce(TOPIC, [due + number for number in range(COUNT)])

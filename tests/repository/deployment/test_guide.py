@@ -35,6 +35,7 @@ def test_the_commands_are_those_that_this_test_knows():
     """Each is run below, or needs what the machine of a test has not: another Python, systemd, a running service."""
     assert {program for program, *_ in COMMANDS} == {
         "install",
+        "ln",
         "systemd-sysusers",
         "systemctl",
         "python3",
