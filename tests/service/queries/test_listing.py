@@ -11,7 +11,7 @@ import pytest
 
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.queries.listing import tracker_page
-from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported, StorageUnavailable
 from delayed_tracker.storage.memory import MemoryStorage
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.harness.rpc import add, opened, poll, refused
@@ -138,6 +138,15 @@ async def test_a_storage_that_cannot_tell_changes_no_error(service):
     await refused(service.stub.NextDeliveryTime(pb.NextDeliveryTimeRequest(tracker=ref("a"))))
     await refused(service.stub.AddMessages(add(1, tracker=ref("a"))))
     assert service.storage.calls.count("list") == 1
+
+
+@pytest.mark.parametrize("damage", [SnapshotCorrupt, StorageFormatUnsupported])
+async def test_a_catalogue_that_cannot_be_read_is_there(service, damage):
+    """The error stays that of a tracker that is not open; what is damaged shows when it is opened."""
+    service.storage.before["list"] = failing(damage("its checksum is wrong"))
+    error, info, _ = await refused(service.stub.GetTrackerStats(pb.GetTrackerStatsRequest(tracker=ref("a"))))
+    assert info.reason == "TRACKER_NOT_OPEN"
+    assert "no dispatcher has the tracker" in error.details()
 
 
 async def test_an_error_about_one_tracker_reads_no_list_of_all(service):

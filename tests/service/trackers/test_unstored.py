@@ -146,7 +146,7 @@ async def test_a_tracker_of_which_nothing_is_stored_does_not_keep_the_others_fro
     await elapse(clock, 9_000)
     assert [other.sealing_count for other in others] == [0] * 4
     await elapse(clock, 1_000)
-    assert sorted(other.sealing_count for other in others) == [0, 0, 7, 7]
+    assert sorted(other.sealing_count for other in others) == [0, 0, 0, 7]
     for other in others:
         other.store()
     assert not bound.is_full
@@ -157,6 +157,38 @@ async def test_a_tracker_of_which_nothing_is_stored_does_not_keep_the_others_fro
     assert sum(other.sealing_count for other in others) >= 7
     hanging.store()
     assert others[0].unstored.has_room
+
+
+async def test_an_outage_seals_less_and_less_early():
+    """While nothing at all is stored, a quarter of what is left is sealed in ever longer steps, and nothing else happens."""
+    clock, asked = ManualClock(), []
+    trackers = []
+
+    def all_trackers():
+        asked.append(clock.elapsed_ms())
+        return trackers
+
+    bound = UnstoredBound(LIMITS, TrackerKind.BUCKET, all_trackers, clock)
+    trackers += [Filling(bound) for _ in range(40)]
+    for tracker in trackers:
+        tracker.add(1)
+    sealed = []
+    for _ in range(12):
+        await elapse(clock, 10_000)
+        sealed.append(sum(tracker.sealing_count for tracker in trackers))
+    assert sealed == [18, 18, 24, 24, 24, 24, 28, 28, 28, 28, 28, 28]
+    await elapse(clock, 3_600_000)
+    assert sum(tracker.sealing_count for tracker in trackers) == 40
+    # Nothing is left to seal: what changes is not looked for in all trackers.
+    asked.clear()
+    for tracker in trackers:
+        tracker.unstored.hold(1, 1)
+    trackers[0].unstored.hold(2, 2)
+    await settle()
+    assert asked == []
+    for tracker in trackers[1:]:
+        tracker.store()
+    assert trackers[1].unstored.has_room
 
 
 async def test_adds_go_on_beside_a_tracker_that_cannot_be_stored():

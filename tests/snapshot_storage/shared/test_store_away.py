@@ -68,6 +68,19 @@ async def test_a_store_that_is_away_has_lost_nothing(document_bytes_max):
         assert answers[3] == SEGMENTS
 
 
+async def test_a_store_that_is_away_deletes_nothing():
+    """A deletion fails and is tried again; else the snapshot would be there for good, and no sweep would find it."""
+    store = MemoryObjects()
+    storage, _ = await opened(store)
+    bucket_id = await create(storage, SEGMENTS)
+    with away(store), pytest.raises(StorageUnavailable, match="neither"):
+        await storage.delete_bucket_snapshot(bucket_id)
+    assert [each.bucket_id for each in await storage.list_bucket_snapshots("topic", "cursor")] == [bucket_id]
+    await storage.delete_bucket_snapshot(bucket_id)
+    await storage.delete_bucket_snapshot(bucket_id)
+    assert await storage.list_bucket_snapshots("topic", "cursor") == []
+
+
 async def test_a_search_of_a_store_that_is_away_finds_an_outage():
     """A snapshot of which the process knows the id alone is looked for in a listing, which an empty store answers, too."""
     store = MemoryObjects()

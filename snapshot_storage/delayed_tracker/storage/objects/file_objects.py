@@ -193,9 +193,9 @@ class FileObjects:
         """Return a range of an object; raises SnapshotCorrupt if it has more than ``RANGE_BYTES_MAX``."""
         return await self._run(partial(_read, self._directory / key, first, end, RANGE_BYTES_MAX))
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str) -> bool:
         """Delete an object if it exists. After a power failure it may be there again, as after a lost delete."""
-        await self._run(partial((self._directory / key).unlink, missing_ok=True))
+        return await self._run(partial(_unlinked, self._directory / key))
 
     async def listing(self, prefix: str) -> list[ListedObject]:
         """Return the objects below a folder; raises StorageUnavailable if the directory is away."""
@@ -378,3 +378,11 @@ def _storage_errors(directory: Path) -> Iterator[None]:
             f"{error.filename or directory}: {error.strerror or error}; check the disk's free space and that this user may "
             "write the directory"
         ) from error
+
+
+def _unlinked(path: Path) -> bool:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True

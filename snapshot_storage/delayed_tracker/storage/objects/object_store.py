@@ -82,8 +82,8 @@ class Objects(Protocol):
         """
         ...
 
-    async def delete(self, key: str) -> None:
-        """Delete an object; deleting a missing one succeeds."""
+    async def delete(self, key: str) -> bool:
+        """Delete an object; return False if the store says that there is none. Many stores do not say so."""
         ...
 
     async def listing(self, prefix: str) -> list[ListedObject]:

@@ -5,7 +5,6 @@ callers know how to find out. Only the parts of a large object, which appears wh
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from uuid import uuid4
@@ -221,9 +220,9 @@ class ObstoreObjects:
         self.counts.bytes_received += len(content)
         return content
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str) -> bool:
         """Delete an object if it exists."""
-        with contextlib.suppress(FileNotFoundError):
+        try:
             await self._request(
                 "delete",
                 key,
@@ -231,6 +230,9 @@ class ObstoreObjects:
                 changes=True,
                 answers=(FileNotFoundError,),
             )
+        except FileNotFoundError:
+            return False
+        return True
 
     async def listing(self, prefix: str) -> list[ListedObject]:
         """Return the objects below a prefix; raises StorageUnavailable if they are more than ``LISTED_MAX``."""

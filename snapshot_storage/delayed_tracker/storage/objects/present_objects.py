@@ -78,9 +78,13 @@ class PresentObjects:
         """Return a range of an object; None if there is no object although the store is there."""
         return await self._surely(key, lambda: self._inner.get_range(key, first, end))
 
-    async def delete(self, key: str) -> None:
-        """Delete an object if it exists."""
-        await self._inner.delete(key)
+    async def delete(self, key: str) -> bool:
+        """Delete an object; return False if there is none although the store is there."""
+
+        async def deleted() -> bool | None:
+            return await self._inner.delete(key) or None
+
+        return await self._surely(key, deleted) is not None
 
     async def listing(self, prefix: str) -> list[ListedObject]:
         """Return the objects below a prefix."""

@@ -49,9 +49,9 @@ class MemoryObjects:
         content = self.content.get(key)
         return None if content is None else content[first:end]
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str) -> bool:
         """Delete an object if it exists."""
-        self.content.pop(key, None)
+        return self.content.pop(key, None) is not None
 
     async def listing(self, prefix: str) -> list[ListedObject]:
         """Return the objects of a folder."""

@@ -146,9 +146,9 @@ class FaultyObjects:
         """Call the wrapped store, with faults."""
         return await self._faults.perform("get", lambda: self._inner.get_range(key, first, end))
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str) -> bool:
         """Call the wrapped store, with faults."""
-        await self._faults.perform("delete", lambda: self._inner.delete(key))
+        return await self._faults.perform("delete", lambda: self._inner.delete(key))
 
     async def listing(self, prefix: str) -> list[ListedObject]:
         """Call the wrapped store, with faults; the answer may lag."""

@@ -13,7 +13,7 @@ from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.service.limits import NAME_BYTES_MAX
 from delayed_tracker.service.trackers.host import TrackerHost
 from delayed_tracker.service.trackers.registry import TrackerRegistry
-from delayed_tracker.storage.errors import StorageUnavailable
+from delayed_tracker.storage.errors import SnapshotCorrupt, StorageFormatUnsupported, StorageUnavailable
 
 PAGE_SIZE_DEFAULT = 1_000
 PAGE_SIZE_MAX = 10_000
@@ -96,6 +96,8 @@ async def is_stored(registry: TrackerRegistry, key: TrackerKey) -> bool | None:
         state = await registry.storage.list(*key)
         # The epoch of a deleted tracker stays on record, and only the list of all tells it from an empty one.
         return bool(state.epoch) and (bool(state.entries) or key in await registry.storage.trackers())
+    except (SnapshotCorrupt, StorageFormatUnsupported):
+        return True  # there is a catalogue, though not one to read
     except StorageUnavailable:
         return None
 

@@ -7,8 +7,9 @@ polls, cancels, the mark-delete position) are never refused, nor is a batch with
 
 If all room were taken by buckets that are still filling, the process would wait for ever. So these buckets are sealed
 early, the largest first, until a quarter of the maximum is being stored. When they are stored, there is room again. What
-is not stored within seconds, because its store fails or hangs, counts no more in that quarter: the others must not wait
-for it.
+is not stored within seconds, because its store fails or hangs, counts no more: the others share what it leaves, of which
+a quarter is sealed in its place. Each time that this helps nothing, the next takes twice as long, for the storage may be
+away, and every early seal is a small bucket.
 """
 
 import asyncio
@@ -25,6 +26,8 @@ _SEALING_SHARE: Final = 4
 """At a maximum, one part in this many should be on its way to the storage."""
 _STUCK_AFTER_MS: Final = 5_000
 """While all is full, a tracker of which nothing is stored from one look to the next makes no room; so long is between."""
+_STUCK_AFTER_MAX_MS: Final = 300_000
+"""Longest time between two looks."""
 
 
 class Sealable(Protocol):
@@ -70,7 +73,9 @@ class UnstoredBound:
         """Sealing indexes of each tracker at the last look, for those of which none has been stored since."""
         self._stuck: dict[UnstoredShare, int] = {}
         """The same at the look before."""
+        self._stuck_count = 0
         self._look: Timer | None = None
+        self._look_after_ms = _STUCK_AFTER_MS
         self._lines: dict[UnstoredShare, list[asyncio.Future[None]]] = {}
         """Waiting streams of each tracker. The tracker that was called last is at the end."""
         self._crowded: set[UnstoredShare] = set()
@@ -92,7 +97,8 @@ class UnstoredBound:
         self._sealing_count += sealing
         if sealing < 0:
             self._looked_at.pop(share, None)
-            self._stuck.pop(share, None)
+            self._stuck_count -= self._stuck.pop(share, 0)
+            self._look_after_ms = _STUCK_AFTER_MS
         is_full = self.unstored_count >= self.limits.unstored_indexes_max
         if self._can_seal and (is_full or share.unstored_count >= self.limits.tracker_unstored_indexes_max):
             self._seal_if_wanted(share)
@@ -105,27 +111,29 @@ class UnstoredBound:
         if self._crowded or self._wants_seals:
             self._seal_soon()
         if self.is_full and self._look is None:
-            self._look = self._clock.call_later(_STUCK_AFTER_MS, self._look_again)
+            self._look = self._clock.call_later(self._look_after_ms, self._look_again)
 
     @property
     def _wants_seals(self) -> bool:
-        if not self.is_full:
+        if not self.is_full or self._sealing_count == self.unstored_count:
             return False
-        sealing_count = self._sealing_count - sum(self._stuck.values())
-        return _SEALING_SHARE * sealing_count < self.limits.unstored_indexes_max
+        stuck = self._stuck_count
+        return _SEALING_SHARE * (self._sealing_count - stuck) < self.limits.unstored_indexes_max - stuck
 
     def _look_again(self) -> None:
         """Find out which trackers make no room, and seal others in their place; look again while all is full."""
         self._look = None
         if not self.is_full:
             return
-        self._look = self._clock.call_later(_STUCK_AFTER_MS, self._look_again)
         self._stuck, self._looked_at = self._looked_at, {}
+        self._stuck_count = sum(self._stuck.values())
         for tracker in self._trackers():
             if count := tracker.unstored.sealing_count:
                 self._looked_at[tracker.unstored] = count
         if self._wants_seals:
             self._seal_soon()
+            self._look_after_ms = min(2 * self._look_after_ms, _STUCK_AFTER_MAX_MS)
+        self._look = self._clock.call_later(self._look_after_ms, self._look_again)
 
     def _seal_soon(self) -> None:
         """Seal after the present step has ended."""
