@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import yaml
 
+from delayed_tracker.client import ClientSettings
 from delayed_tracker.service.clock import Clock
 from delayed_tracker.service.server import BoundAddresses, TrackerServer
 from delayed_tracker.storage.testing.faulty import FaultyStorage
@@ -23,6 +24,8 @@ from tests.service.harness.settings import settings_of
 
 SCRAPE_S = 1.0
 """Also how long one may take: on a busy machine fifteen services of one process share less than a core."""
+PATIENT = ClientSettings(connect_timeout_s=60, call_timeout_s=120)
+"""For calls of a test: after a fault the storage is tried again with pauses, and fifteen services share less than a core."""
 _SECONDS = {"s": 1, "m": 60, "h": 3_600}
 _TIME_SCALE = 60
 _TIME_MIN_MS = 10_000

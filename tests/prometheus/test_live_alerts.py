@@ -16,7 +16,7 @@ from delayed_tracker.storage.errors import LogBroken
 from delayed_tracker.storage.testing.faulty import FaultPlan
 from tests.integration.harness.dispatcher import now_ms
 from tests.prometheus.binaries import find_program
-from tests.prometheus.live import Service, eventually, prometheus, scaled_rules, textfile_exporter
+from tests.prometheus.live import PATIENT, Service, eventually, prometheus, scaled_rules, textfile_exporter
 from tests.prometheus.queries import RULES
 from tests.service.harness.shell import ControlledStorage, Gate
 from tests.service.metrics.served_storage import ServedStorage
@@ -299,7 +299,9 @@ async def test_each_alert_fires_in_its_own_fault_and_clears_after(tmp_path: Path
         for name, service in services.items():
             await service.start()
             stack.push_async_callback(service.stop)
-            client = await stack.enter_async_context(DelayedTrackerClient.connect(str(service.bound.grpc)))
+            client = await stack.enter_async_context(
+                DelayedTrackerClient.connect(str(service.bound.grpc), settings=PATIENT)
+            )
             sessions[name] = await client.open_tracker(TOPIC, "subscription")
         addresses = {name: str(service.bound.http) for name, service in services.items()}
         node = await stack.enter_async_context(textfile_exporter(""))

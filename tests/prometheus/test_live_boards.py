@@ -12,7 +12,7 @@ from delayed_tracker.client import DelayedTrackerClient, TrackerSession
 from delayed_tracker.storage.testing.faulty import FaultPlan
 from tests.integration.harness.dispatcher import now_ms
 from tests.prometheus.binaries import find_program
-from tests.prometheus.live import Prometheus, Service, eventually, prometheus, textfile_exporter
+from tests.prometheus.live import PATIENT, Prometheus, Service, eventually, prometheus, textfile_exporter
 from tests.prometheus.queries import panel_queries, rules
 from tests.service.metrics.served_storage import ServedStorage
 
@@ -88,7 +88,9 @@ async def test_every_panel_and_rule_has_something_to_show(tmp_path: Path):
         served = ServedStorage()
         service.storage.cluster_report, service.storage.request_counts = served.cluster_report, served.request_counts
         served.bookie.failed("ADD_ENTRY", "BOOKIE_TIMED_OUT", 1)
-        client = await stack.enter_async_context(DelayedTrackerClient.connect(str(service.bound.grpc)))
+        client = await stack.enter_async_context(
+            DelayedTrackerClient.connect(str(service.bound.grpc), settings=PATIENT)
+        )
         node = await stack.enter_async_context(textfile_exporter(textfile(tmp_path)))
         (tmp_path / "prometheus").mkdir()
         targets = {"busy": str(service.bound.http)}
@@ -160,7 +162,7 @@ async def test_series_are_the_truth_before_and_after_a_restart(tmp_path: Path):
         watching = await stack.enter_async_context(
             prometheus(find_program("prometheus"), tmp_path / "prometheus", {"truth": str(service.bound.http)}, node)
         )
-        async with DelayedTrackerClient.connect(str(service.bound.grpc)) as client:
+        async with DelayedTrackerClient.connect(str(service.bound.grpc), settings=PATIENT) as client:
             await script(await client.open_tracker(TOPIC, SUBSCRIPTION))
         events = {"added": 450, "acked": 60, "handed_off": 20, "cancelled": 25}
         await until_shown(
@@ -181,7 +183,7 @@ async def test_series_are_the_truth_before_and_after_a_restart(tmp_path: Path):
 
         await service.stop()
         await service.start()
-        async with DelayedTrackerClient.connect(str(service.bound.grpc)) as client:
+        async with DelayedTrackerClient.connect(str(service.bound.grpc), settings=PATIENT) as client:
             await client.open_tracker(TOPIC, SUBSCRIPTION)
             await until_shown(
                 watching,
