@@ -123,6 +123,23 @@ def test_a_failure_after_the_quorum_changes_nothing():
     assert adds.to_replace() == frozenset()
 
 
+def test_a_failure_after_the_quorum_counts_when_a_change_takes_an_answer_back():
+    """Else nobody is left who could answer the add, and it does not count as lost."""
+    adds = begun((3, 3, 2), count=2)
+    adds.failed(0, 1, "b")
+    adds.begin_change()
+    adds.stored((0, 1), 0, "a")
+    adds.stored((1,), 1, "b")
+    adds.stored((0,), 2, "c")
+    adds.failed(1, 2, "c")
+    assert adds.to_replace() == frozenset()
+    assert list(adds.end_change(("a", "d", "c"))) == [(0, 1), (1, 1)]
+    assert adds.answered() == 1
+    assert (adds.to_replace(), adds.is_lost()) == ({2}, False)
+    adds.failed(1, 1, "d")
+    assert (adds.to_replace(), adds.is_lost()) == ({1, 2}, True)
+
+
 def test_a_read_only_bookie_is_replaced_at_once():
     adds = begun((3, 3, 2), change_early=False)
     adds.failed(0, 0, "a", is_read_only=True)

@@ -78,11 +78,14 @@ class PendingAdds:
                 add.failed &= ~bit
 
     def failed(self, entry_id: int, index: int, bookie: str, *, is_read_only: bool = False) -> None:
-        """Note that a bookie has not stored an entry; ``is_read_only`` if it will store no later one either."""
+        """Note that a bookie has not stored an entry; ``is_read_only`` if it will store no later one either.
+
+        A failure counts also after enough others have stored the entry: a change of the ensemble takes answers back.
+        """
         add = self._find(entry_id)
-        if add is not None and self.ensemble[index] == bookie and not self._quorums.is_stored(add.acked):
+        if add is not None and self.ensemble[index] == bookie:
             add.failed |= 1 << index
-            if is_read_only:
+            if is_read_only and not self._quorums.is_stored(add.acked):
                 self._read_only |= 1 << index
 
     def to_replace(self) -> frozenset[int]:
