@@ -40,5 +40,5 @@ async def test_the_examples_work(cluster: Cluster, example: str, printed: str):
 
 def test_every_error_of_the_table_exists():
     named = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", DOCUMENT, re.MULTILINE)))
-    assert len(named) == 13
+    assert len(named) == 14
     assert all(hasattr(errors, name) or hasattr(metadata_errors, name) for name in named)

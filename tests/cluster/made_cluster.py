@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 
 from delayed_tracker.bookkeeper.metadata.layout import Layout
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import serialize
+from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.cluster.address import Cluster, ClusterAddress, connected
 from delayed_tracker.cluster.cursor_node import BucketProperty
 from delayed_tracker.core.rules.seal import SealedIndexes
@@ -143,6 +144,12 @@ class MadeCluster:
         path = self.ledger_node(named.bucket_id)
         metadata = await self.cluster.client.metadata(named.bucket_id or 0)
         await self.set(path, serialize(replace(metadata, segments=((0, ("127.0.0.1:1",)),))))
+
+    async def damage(self, named: BucketProperty) -> None:
+        """Have no entry of a bucket's ledger fit its digest, which its metadata say is another one than it was written with."""
+        path = self.ledger_node(named.bucket_id)
+        metadata = await self.cluster.client.metadata(named.bucket_id or 0)
+        await self.set(path, serialize(replace(metadata, digest_type=DigestType.HMAC)))
 
     async def delete_ledger(self, named: BucketProperty) -> None:
         """Delete the ledger of a bucket."""

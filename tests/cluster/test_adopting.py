@@ -153,9 +153,11 @@ async def test_buckets_that_cannot_be_read_are_left_out(made: MadeCluster, targe
         await made.bucket(indexes_of([4]), entries=[b"\xff"]),
         await made.bucket(indexes_of([5]), close=False),
         await made.bucket(indexes_of([6]), subscription="other"),
+        await made.bucket(indexes_of([7])),
         BucketProperty("#pulsar.internal.delayed.bucket_x", "1"),
     ]
     await made.delete_ledger(bad[0])
+    await made.damage(bad[5])
     await made.cursor([good, *bad])
     copied = []
     adopted = await adoption(made, target, copied=copied.append).adopt(TOPIC, SUBSCRIPTION)
@@ -164,7 +166,7 @@ async def test_buckets_that_cannot_be_read_are_left_out(made: MadeCluster, targe
     assert set(reasons) == set(bad)
     assert [reasons[each].startswith(f"ledger {each.bucket_id} ") for each in bad[:1] + bad[3:5]] == [True] * 3
     assert "does not exist" in reasons[bad[0]]
-    assert sum(copied) == 7
+    assert sum(copied) == 8
     (entry,) = (await target.snapshots.list(*KEY)).entries
     assert [each.bucket_id for each in await target.snapshots.list_bucket_snapshots(*KEY)] == [entry.bucket_id]
 

@@ -147,6 +147,14 @@ async def test_bookies_that_do_not_answer_are_no_damage(made: MadeCluster):
     assert faults(await inspect(made)) == [[Fault.UNREADABLE]]
 
 
+async def test_damage_of_all_copies_is_no_outage(made: MadeCluster):
+    """Its bookie answers, and has nothing right: no later look finds more."""
+    named = await made.bucket(indexes_of([3]))
+    await made.damage(named)
+    await made.cursor([named])
+    assert faults(await inspect(made)) == [[Fault.SNAPSHOT_DAMAGED]]
+
+
 async def test_a_merge_meanwhile_is_no_problem(made: MadeCluster, monkeypatch):
     """A broker deletes a merged ledger, then its property: what it takes away between two reads counts for nothing."""
     merged, kept = await made.bucket(indexes_of([3])), await made.bucket(indexes_of([7]))

@@ -244,6 +244,19 @@ async def test_what_cannot_be_read_now_is_left_alone(made: MadeCluster):
     assert sorted(each.bucket for each in plan.left) == ["", one.value]
 
 
+async def test_a_ledger_whose_copies_are_all_damaged_is_recorded_without_entries(made: MadeCluster, tmp_path: Path):
+    """It cannot be restored, so that nothing is lost with it."""
+    damaged = await made.bucket(indexes_of([5]))
+    await made.damage(damaged)
+    await made.cursor([damaged])
+    path = tmp_path / "before.jsonl"
+    with await ChangeRecord.create(path, made.cluster) as record:
+        done = await mend(made, record=record)
+    assert ([each.fault for each in done.removed], done.left) == ([Fault.SNAPSHOT_DAMAGED], [])
+    assert done.deleted_ledgers == [damaged.bucket_id]
+    assert read_changes(path).deleted[damaged.bucket_id].entry_count == 0
+
+
 async def test_a_repair_that_ends_anywhere_is_completed_by_the_next(made: MadeCluster):
     """The property goes first, so a kill between the two leaves an orphan, never a property without a ledger."""
     encoded = encode_snapshot(sealed(indexes_of([5])))

@@ -81,7 +81,10 @@ class Unauthorized(BookKeeperError):
 
 
 class DigestMismatch(BookKeeperError):
-    """The stored entry is damaged, is another one, or was written with another password. Read another replica."""
+    """The stored entry is damaged, is another one, or was written with another password. A reader has asked all replicas.
+
+    Restore the ledger from a copy.
+    """
 
     reason = "BOOKKEEPER_DIGEST_MISMATCH"
 

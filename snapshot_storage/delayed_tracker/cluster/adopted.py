@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from delayed_tracker.bookkeeper.errors import EntryMissing, Unauthorized
+from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing, Unauthorized
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound
 from delayed_tracker.cluster.change_record import ChangeRecord
 from delayed_tracker.cluster.cursor_node import BucketProperty
@@ -18,7 +18,7 @@ from delayed_tracker.storage.protocol import CatalogueEntry
 from delayed_tracker.storage.publication import catalogue_entry
 
 GONE_OR_DAMAGED: Final = (
-    LedgerNotFound, EntryMissing, Unauthorized, LedgerMetadataInvalid, SnapshotNotFound, SnapshotCorrupt
+    LedgerNotFound, EntryMissing, DigestMismatch, Unauthorized, LedgerMetadataInvalid, SnapshotNotFound, SnapshotCorrupt
 )  # fmt: skip
 """Errors of one bucket that another attempt does not mend, unless brokers have replaced it."""
 

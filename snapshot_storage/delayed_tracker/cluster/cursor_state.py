@@ -26,7 +26,7 @@ async def read_cursor_state(
         name: of the cursor, for messages.
     Raises:
         ClusterNodeInvalid: the state is damaged.
-        EntryMissing, LedgerUnreadable: the bookies of the cursor's ledger do not give its last entry.
+        EntryMissing, DigestMismatch, LedgerUnreadable: the bookies of the cursor's ledger do not give its last entry.
         ZooKeeperUnavailable: ZooKeeper does not answer.
     """
     ends = {one.ledger_id: one.entry_count - 1 for one in managed_ledger.ledgers if one.entry_count is not None}

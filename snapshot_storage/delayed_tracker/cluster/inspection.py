@@ -51,7 +51,7 @@ class Fault(enum.Enum):
     NOT_CLOSED = "not closed"
     """A property points to a ledger that its writer has not closed."""
     SNAPSHOT_DAMAGED = "snapshot damaged"
-    """The snapshot does not decode, contradicts itself or its range, or entries of it are lost."""
+    """The snapshot does not decode, contradicts itself or its range, or entries of it are lost or damaged in all copies."""
     RANGES_OVERLAP = "ranges overlap"
     """Two buckets share a message ledger: the broker deletes a snapshot that it still lists, and merges fail."""
     ORPHAN = "orphan"
@@ -231,11 +231,11 @@ class BucketInspector:
             )
         except LedgerNotFound:
             bucket.add(Fault.LEDGER_MISSING, f"There is no ledger {named.bucket_id}.")
-        except (SnapshotCorrupt, SnapshotNotFound, EntryMissing, LedgerMetadataInvalid) as error:
+        except (SnapshotCorrupt, SnapshotNotFound, EntryMissing, DigestMismatch, LedgerMetadataInvalid) as error:
             bucket.add(Fault.SNAPSHOT_DAMAGED, f"{error.message}.")
         except Unauthorized:
             bucket.add(Fault.SNAPSHOT_DAMAGED, "The ledger has a password, and a broker opens it without one.")
-        except (LedgerUnreadable, BookieUnavailable, DigestMismatch, TooManyInFlight) as error:
+        except (LedgerUnreadable, BookieUnavailable, TooManyInFlight) as error:
             bucket.add(Fault.UNREADABLE, f"{error.message}.")
 
     async def _verify(self, bucket: InspectedBucket, ledgers: tuple[int, int], snapshot: SnapshotLedger) -> None:

@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from delayed_tracker.bookkeeper.errors import ClientClosed, LedgerUnreadable
+from delayed_tracker.bookkeeper.errors import ClientClosed, DigestMismatch, LedgerUnreadable
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata, LedgerState
 from delayed_tracker.bookkeeper.placement.connections import BookieConnections
 from delayed_tracker.bookkeeper.reading.entry_reads import EntryReads
@@ -150,6 +150,27 @@ async def test_an_entry_that_nobody_can_give_is_not_missing():
     assert message.startswith(
         "entry 77:0: bookie a does not have it; bookie b answers IO_ERROR; bookie c: entry 77:0: its 0"
     )
+
+
+@pytest.mark.parametrize("damaged", ["abc", "c"])
+async def test_an_entry_without_a_right_copy_is_damaged(damaged):
+    """No bookie that comes back has another one: the others say that they have none. The error names what each has."""
+    bookies = filled(ABC, 3, [b"zero"])
+    for bookie in bookies:
+        bookie.entries = {0: body_of(0, b"zero")[:-1]} if bookie.name in damaged else {}
+    async with serving(*bookies) as connections:
+        with pytest.raises(DigestMismatch, match=r"entry 77:0: .*bookie a.*bookie b.*bookie c: .*; restore the ledger"):
+            await reads_of(connections, metadata_of()).begin(0, ABC).outcome()
+
+
+async def test_a_recovery_finds_no_entry_damaged():
+    """It would end the ledger before an entry that may have been acknowledged."""
+    bookies = filled(ABC, 3, [b"zero"])
+    for bookie in bookies:
+        bookie.entries[0] = b""
+    async with serving(*bookies) as connections:
+        with pytest.raises(LedgerUnreadable):
+            await reads_of(connections, metadata_of(), recovers=True).begin(0, ABC).outcome()
 
 
 async def test_a_recovery_asks_all_bookies_and_fences_them():

@@ -10,7 +10,14 @@ from uuid import uuid4
 import pytest
 
 from delayed_tracker.bookkeeper.client import BookKeeper
-from delayed_tracker.bookkeeper.errors import ClientClosed, EntryMissing, LedgerUnreadable, NotOurs, Unauthorized
+from delayed_tracker.bookkeeper.errors import (
+    ClientClosed,
+    DigestMismatch,
+    EntryMissing,
+    LedgerUnreadable,
+    NotOurs,
+    Unauthorized,
+)
 from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound, NodeMissing
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerState
 from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore, Versioned
@@ -141,6 +148,24 @@ async def test_entries_that_were_moved_are_found(zookeeper: ZooKeeperServer, roo
             bookie.entries.clear()
         with pytest.raises(EntryMissing, match="entry 77:0: none of its bookies has it"):
             await reader.read(0, 3)
+        await store.replace(current, current.metadata.with_segment(0, ("d", "e", "f")))
+        assert [entry.payload for entry in await reader.read(0, 3)] == PAYLOADS
+
+
+async def test_entries_whose_damaged_copies_were_replaced_are_found(
+    zookeeper: ZooKeeperServer, root: str, store: LedgerStore
+):
+    """Damage in all copies is an error only if the metadata still say that these are all."""
+    current = await stored(store, closed_at=3)
+    bookies = filled(ABC, 3, PAYLOADS)
+    moved = [ModelBookie(name, entries=dict(bookies[0].entries)) for name in "def"]
+    async with client_of(zookeeper, root, [*bookies, *moved]) as client:
+        reader = await client.open(LEDGER)
+        for bookie in bookies:
+            bookie.entries = {entry_id: body[:-1] for entry_id, body in bookie.entries.items()}
+        for read in (reader.read(0, 3), reader.read(0, 0), reader.read_last_stored()):
+            with pytest.raises(DigestMismatch, match="restore the ledger from a copy"):
+                await read
         await store.replace(current, current.metadata.with_segment(0, ("d", "e", "f")))
         assert [entry.payload for entry in await reader.read(0, 3)] == PAYLOADS
 

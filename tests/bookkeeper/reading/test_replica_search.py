@@ -16,8 +16,7 @@ def answer(search, answers, order):
     """Give the answers in this order until the search is over; return how many were needed."""
     asked = [search.next() for _ in range(len(answers))]
     for count, place in enumerate(order, start=1):
-        note = search.missing if answers[place] == "missing" else search.failed
-        note(asked[place])
+        getattr(search, answers[place])(asked[place])
         if search.is_over:
             return count
     return None
@@ -35,13 +34,14 @@ def test_the_bookies_of_an_entry_are_asked_in_turn_and_those_that_failed_last():
 @pytest.mark.parametrize("quorums", SIZES, ids=str)
 def test_a_recovery_finds_missing_exactly_what_was_never_acknowledged(quorums):
     """As soon as fewer than ``ack`` bookies can have it, and never because bookies fail."""
-    for answers in product(["missing", "failed"], repeat=quorums.write):
+    for answers in product(["missing", "failed", "damaged"], repeat=quorums.write):
         for order in permutations(range(quorums.write)):
             search = ReplicaSearch(quorums, 0, is_recovery=True)
             count = answer(search, answers, order)
             seen = [answers[place] for place in order[:count]]
             can_have_it = quorums.write - seen.count("missing")
             assert search.is_missing == (can_have_it < quorums.ack)
+            assert not search.is_damaged
             # It ends with the answer that decides, or with the last one.
             assert seen[-1] == "missing" or len(seen) == quorums.write
             assert search.is_missing or len(seen) == quorums.write
@@ -49,10 +49,11 @@ def test_a_recovery_finds_missing_exactly_what_was_never_acknowledged(quorums):
 
 @pytest.mark.parametrize("quorums", SIZES, ids=str)
 def test_a_reader_asks_every_bookie(quorums):
-    for answers in product(["missing", "failed"], repeat=quorums.write):
+    for answers in product(["missing", "failed", "damaged"], repeat=quorums.write):
         search = ReplicaSearch(quorums, 0)
         assert answer(search, answers, range(quorums.write)) == quorums.write
-        assert search.is_missing == ("failed" not in answers)
+        assert search.is_missing == (set(answers) == {"missing"})
+        assert search.is_damaged == ("failed" not in answers and "damaged" in answers)
 
 
 def test_nothing_is_over_before_an_answer():

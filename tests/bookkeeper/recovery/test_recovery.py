@@ -133,6 +133,24 @@ async def test_failures_are_never_the_end(zookeeper: ZooKeeperServer, root: str,
         assert (await client.recover(LEDGER)).last_confirmed == 3
 
 
+@pytest.mark.parametrize("is_damaged", [True, False])
+async def test_a_last_entry_without_a_right_copy_leaves_the_ledger_in_recovery(
+    zookeeper: ZooKeeperServer, root: str, store: LedgerStore, is_damaged: bool
+):
+    """It is the last one of the segment before, and has the length of the ledger."""
+    current = await written(store)
+    await store.replace(current, current.metadata.with_segment(4, ("d", "e", "f")))
+    bookies = [*filled(ABC, 3, PAYLOADS), *(ModelBookie(name) for name in "def")]
+    for bookie in bookies[:3]:
+        body = bookie.entries.pop(3)
+        if is_damaged:
+            bookie.entries[3] = body[:-1]
+    async with client_of(zookeeper, root, bookies) as client:
+        with pytest.raises(LedgerUnreadable, match="entry 77:3: none of its bookies has it undamaged"):
+            await client.recover(LEDGER)
+        assert (await client.metadata(LEDGER)).state is LedgerState.IN_RECOVERY
+
+
 async def test_too_few_bookies_for_the_fence_are_no_end(zookeeper: ZooKeeperServer, root: str, store: LedgerStore):
     await written(store)
     bookies = filled(ABC, 3, PAYLOADS)

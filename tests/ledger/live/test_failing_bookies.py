@@ -12,6 +12,7 @@ from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore
 from delayed_tracker.bookkeeper.metadata.zookeeper import ZooKeeperClient
 from delayed_tracker.bookkeeper.wire.replies import Status
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
+from delayed_tracker.ledger.errors import EntriesUnreadable
 from delayed_tracker.ledger.live import reading
 from delayed_tracker.ledger.live.address import ClusterAddress
 from delayed_tracker.ledger.live.client import ClusterClient
@@ -122,6 +123,38 @@ async def test_a_damaged_entry_is_read_from_its_other_copy(zookeeper: ZooKeeperS
     assert found.bad_entries == ()
     assert found.entries.payload(4) == PAYLOADS[4]
     assert 4 in bookies[2].reads()
+
+
+async def test_entries_that_are_damaged_in_all_copies_are_listed_together(zookeeper: ZooKeeperServer):
+    """No time passes with waiting for other copies, and all other entries are read."""
+    bookies = filled(ABC, 2, PAYLOADS)
+    for bookie in bookies:
+        for entry_id in {7, 8, 30}.intersection(bookie.entries):
+            bookie.entries[entry_id] = bookie.entries[entry_id][:-1]
+    async with ledger_of(zookeeper, bookies) as ledger:
+        found = await read(ledger)
+        assert ledger.client.pace.pause_s == 0
+    reason = "some of its bookies have a damaged copy, and the others none"
+    assert [(bad.entry_id, bad.entry_count, bad.reason) for bad in found.bad_entries] == [
+        (7, 2, reason),
+        (30, 1, reason),
+    ]
+    assert found.entries.entry_id.tolist() == [*range(7), *range(9, 30), *range(31, 60)]
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+async def test_a_last_entry_without_a_right_copy_is_an_unreadable_end(zookeeper: ZooKeeperServer, is_damaged: bool):
+    """It is known as an entry that cannot be read, like the end of a ledger whose bookies are away."""
+    bookies = filled(ABC, 3, PAYLOADS)
+    last = len(PAYLOADS) - 1
+    for bookie in bookies:
+        body = bookie.entries.pop(last)
+        if is_damaged:
+            bookie.entries[last] = body[:-1]
+    async with ledger_of(zookeeper, bookies) as ledger:
+        snapshot = ClusterSnapshot(ledger.client)
+        with pytest.raises(EntriesUnreadable, match="restore the ledger from a copy"):
+            await asyncio.to_thread(snapshot.logs.last_contiguous_entry, LEDGER, -1)
 
 
 async def test_a_deleted_ledger_is_listed_as_a_whole(zookeeper: ZooKeeperServer):

@@ -139,7 +139,8 @@ class EntryRead:
         """Return the entry; None if it is missing.
 
         Raises:
-            LedgerUnreadable: none of its bookies can give it, and it is not known to be missing.
+            DigestMismatch: all of its bookies answer, some have a damaged copy, and none has a right one. Not in a recovery.
+            LedgerUnreadable: none of its bookies can give it, and nothing else is known.
             ClientClosed: the client was closed meanwhile.
         """
         try:
@@ -152,10 +153,10 @@ class EntryRead:
             self.cancel()
         if self._search.is_missing:
             return None
-        raise LedgerUnreadable(
-            f"entry {self._access.ledger_id}:{self._request.entry_id}: {'; '.join(self._problems)}; try again when its"
-            " bookies are back"
-        )
+        found = f"entry {self._access.ledger_id}:{self._request.entry_id}: {'; '.join(self._problems)}"
+        if self._search.is_damaged:
+            raise DigestMismatch(f"{found}; restore the ledger from a copy")
+        raise LedgerUnreadable(f"{found}; try again when its bookies are back")
 
     def cancel(self) -> None:
         """Ask and wait no more."""
@@ -189,7 +190,7 @@ class EntryRead:
                 try:
                     return self._access.digest.open(self._access.ledger_id, self._request.entry_id, reply.body)
                 except DigestMismatch as error:
-                    self._search.failed(index)
+                    self._search.damaged(index)
                     self._problems.append(f"bookie {self._bookies[index]}: {error.message}")
             elif reply.status in MISSING:
                 self._search.missing(index)

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final, NamedTuple
 
-from delayed_tracker.bookkeeper.errors import EntryMissing, LedgerUnreadable
+from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing, LedgerUnreadable
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
 from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore, Versioned
 from delayed_tracker.bookkeeper.reading.ahead_bound import AheadBound
@@ -92,6 +92,7 @@ class LedgerReader:
         Raises:
             InvalidInput: the ledger has no such entries, or they are not confirmed yet.
             EntryMissing: none of an entry's bookies has it.
+            DigestMismatch: some of an entry's bookies have a damaged copy, and the others none.
             LedgerUnreadable: bookies of an entry fail, and the others cannot give it.
             ClientClosed: the client was closed.
             LedgerNotFound: the ledger was deleted meanwhile.
@@ -219,7 +220,7 @@ class LedgerReader:
         """Return the entry; look for it anew if its bookies were replaced meanwhile."""
         try:
             return await self._entry_of(begun)
-        except (EntryMissing, LedgerUnreadable):
+        except (EntryMissing, DigestMismatch, LedgerUnreadable):
             if begun.version == self._current.version:
                 await self._refresh()
             if begun.version == self._current.version:

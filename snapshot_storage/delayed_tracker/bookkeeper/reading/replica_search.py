@@ -1,12 +1,13 @@
 """Decides which bookie is asked for an entry next, and what the answers say. No input and output.
 
-A bookie that says that it does not have an entry answers; one that fails, or has a damaged entry, says nothing. Rules as in
-BookKeeper's ``ReadOpBase``:
+A bookie that says that it does not have an entry answers; one that fails, or has a damaged entry, says nothing about whether
+there is one. Rules as in BookKeeper's ``ReadOpBase``:
 
 - A reader finds an entry missing when none of its bookies has it. A reader asks for confirmed entries only, and so the
   error is the same as for entries that no bookie can give: there may be a copy elsewhere.
+- A reader finds an entry damaged when all of its bookies answer, some have a damaged copy, and none has a right one.
 - A recovery finds an entry missing as soon as so many bookies do not have it that it was never acknowledged, whatever the
-  others say. It must not find it missing because the others fail.
+  others say. It must not find it missing because the others fail, and it finds none damaged: a right copy may come back.
 """
 
 from collections import deque
@@ -30,6 +31,7 @@ class ReplicaSearch:
         self._unasked = deque(quorums.in_order(entry_id, avoided))
         self._missing = 0
         self._failed = 0
+        self._damaged = 0
 
     @property
     def has_next(self) -> bool:
@@ -48,6 +50,10 @@ class ReplicaSearch:
         """Note that a bookie does not answer as it should."""
         self._failed |= 1 << index
 
+    def damaged(self, index: int) -> None:
+        """Note that a bookie has a damaged copy of the entry, or another one in its place."""
+        self._damaged |= 1 << index
+
     @property
     def is_missing(self) -> bool:
         """True if the entry is known to be missing."""
@@ -55,6 +61,12 @@ class ReplicaSearch:
         return self._quorums.is_missing(count) if self._is_recovery else count == self._quorums.write
 
     @property
+    def is_damaged(self) -> bool:
+        """True if the entry is known to have no right copy, and has damaged ones."""
+        answered = self._missing | self._damaged
+        return not self._is_recovery and self._damaged != 0 and answered.bit_count() == self._quorums.write
+
+    @property
     def is_over(self) -> bool:
         """True if the entry is missing, or no bookie is left that could have it."""
-        return self.is_missing or (self._missing | self._failed).bit_count() == self._quorums.write
+        return self.is_missing or (self._missing | self._failed | self._damaged).bit_count() == self._quorums.write

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from delayed_tracker.bookkeeper.errors import LedgerClosed, LedgerUnreadable
+from delayed_tracker.bookkeeper.errors import DigestMismatch, LedgerClosed, LedgerUnreadable
 from delayed_tracker.bookkeeper.metadata.errors import MetadataConflict
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata, LedgerState
 from delayed_tracker.bookkeeper.metadata.ledger_store import LedgerStore, Versioned
@@ -144,11 +144,14 @@ class LedgerRecovery:
             return 0
         if end.last_stored is not None and end.last_stored.entry_id == last:
             return end.last_stored.length
-        entry = await EntryReads(self._access).begin(last, metadata.bookies_of(last)).outcome()
+        try:
+            entry = await EntryReads(self._access).begin(last, metadata.bookies_of(last)).outcome()
+        except DigestMismatch:
+            entry = None
         if entry is None:
             raise LedgerUnreadable(
-                f"entry {self._access.ledger_id}:{last}: none of its bookies has it, so that the length of the ledger is not"
-                " known; try again when all bookies are back"
+                f"entry {self._access.ledger_id}:{last}: none of its bookies has it undamaged, so that the length of the ledger"
+                " is not known; try again when all bookies are back"
             )
         return entry.length
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from delayed_tracker.bookkeeper.errors import BookieUnavailable, EntryMissing, LedgerFenced, NotOurs
+from delayed_tracker.bookkeeper.errors import BookieUnavailable, DigestMismatch, EntryMissing, LedgerFenced, NotOurs
 from delayed_tracker.bookkeeper.metadata.errors import (
     LedgerNotFound,
     NodeChanged,
@@ -40,6 +40,8 @@ class _StoredLedger:
     fenced: bool = False
     lost: set[int] = field(default_factory=set)
     """Entries that no bookie has any more."""
+    damaged: set[int] = field(default_factory=set)
+    """Entries of which all copies are damaged."""
 
 
 def _apply(nodes: dict[str, _StoredNode], operation: Operation, session: object) -> None:
@@ -93,6 +95,11 @@ class MemoryCluster:
         """Lose all copies of some entries of a ledger, or of those that it has now."""
         ledger = self.ledgers[ledger_id]
         ledger.lost.update(range(len(ledger.entries)) if entries is None else entries)
+
+    def damage_entries(self, ledger_id: int, entries: Iterable[int] | None = None) -> None:
+        """Damage all copies of some entries of a ledger, or of those that it has now."""
+        ledger = self.ledgers[ledger_id]
+        ledger.damaged.update(range(len(ledger.entries)) if entries is None else entries)
 
     def end_session(self, session: object) -> None:
         """Drop the ephemeral nodes of a session."""
@@ -357,4 +364,6 @@ class MemoryReader:
     def _entry(self, entry_id: int) -> Entry:
         if entry_id in self._ledger.lost:
             raise EntryMissing(f"entry {self.metadata.ledger_id}:{entry_id}: none of its bookies has it")
+        if entry_id in self._ledger.damaged:
+            raise DigestMismatch(f"entry {self.metadata.ledger_id}:{entry_id}: no copy fits its digest")
         return Entry(entry_id, entry_id - 1, 0, self._ledger.entries[entry_id])

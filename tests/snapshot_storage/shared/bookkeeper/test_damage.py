@@ -1,4 +1,4 @@
-"""Entries that all bookies have lost, and ledgers that somebody has deleted, take no more with them than their content."""
+"""Entries that all bookies have lost or damaged, and ledgers that somebody has deleted, take no more with them than their content."""
 
 import random
 from contextlib import asynccontextmanager
@@ -19,6 +19,8 @@ from tests.snapshot_storage.shared.maintenance.stores import at_once, stored_buc
 
 URL = BookKeeperUrl.parse("zk://zk:2181/ledgers")
 KEY = ("topic", "cursor")
+WAYS = [MemoryCluster.lose_entries, MemoryCluster.damage_entries]
+"""Ways in which all copies of entries are of no use any more."""
 LARGE_BYTES = 600
 """Size of a summary that is in a ledger of its own."""
 
@@ -50,26 +52,28 @@ async def summaries(storage):
     return {found.bucket_id: len(found.summary) for found in state.entries}
 
 
-async def test_a_lost_blob_takes_its_values_alone():
+@pytest.mark.parametrize("lose", WAYS)
+async def test_a_lost_blob_takes_its_values_alone(lose):
     """The tracker opens without the summaries that were in the blob."""
     cluster = MemoryCluster()
     storage = await opened(cluster)
     await add(storage, entry(1))
     await add(storage, entry(2, 20))
     (blob,) = cluster.ledgers
-    cluster.lose_entries(blob)
+    lose(cluster, blob)
     for reader in (storage, await opened(cluster)):
         assert await summaries(reader) == {1: 0, 2: 20}
     await claim_tracker(await opened(cluster), None, KEY, writer="other", attempt=at_once)
 
 
-async def test_commits_go_on_beside_a_lost_blob():
+@pytest.mark.parametrize("lose", WAYS)
+async def test_commits_go_on_beside_a_lost_blob(lose):
     """A merge of parts leaves out the one that cannot be read."""
     cluster = MemoryCluster()
     storage = await opened(cluster)
     await add(storage, entry(1))
     (blob,) = cluster.ledgers
-    cluster.lose_entries(blob)
+    lose(cluster, blob)
     count = 2 * PARTS_MAX
     for bucket_id in range(2, count + 1):
         await add(storage, entry(bucket_id, LARGE_BYTES + bucket_id))
@@ -78,13 +82,14 @@ async def test_commits_go_on_beside_a_lost_blob():
     assert blob in cluster.ledgers
 
 
-async def test_lost_rows_are_an_error():
+@pytest.mark.parametrize("lose", WAYS)
+async def test_lost_rows_are_an_error(lose):
     """A document is not empty because the blob with its rows is lost."""
     cluster = MemoryCluster()
     storage = await opened(cluster, document_bytes_max=300)
     await add(storage, *(entry(bucket_id, 100) for bucket_id in range(1, 9)))
     (blob,) = cluster.ledgers
-    cluster.lose_entries(blob)
+    lose(cluster, blob)
     with pytest.raises(SnapshotCorrupt, match="lost its rows"):
         await (await opened(cluster)).list(*KEY)
 
@@ -114,6 +119,7 @@ async def read(log, key=KEY):
     return [record.number for record in page.records], page.corrupt
 
 
+@pytest.mark.parametrize("lose", WAYS)
 @pytest.mark.parametrize(
     ("lost", "numbers", "holes"),
     [
@@ -124,12 +130,12 @@ async def read(log, key=KEY):
     ],
     ids=["the last record", "two records", "one between others", "all that is known of the tracker"],
 )
-async def test_a_hole_moves_with_its_tracker(lost, numbers, holes):
+async def test_a_hole_moves_with_its_tracker(lose, lost, numbers, holes):
     """A record that the log has lost is missing for the next owner, and the one after that, until it is cut."""
     cluster = MemoryCluster()
     await logged(cluster)
     (ledger_id,) = cluster.ledgers
-    cluster.lose_entries(ledger_id, lost)
+    lose(cluster, ledger_id, lost)
     for seed in range(2, 5):
         async with log_of(cluster, seed) as log:
             extent = await log.take_over(*KEY, epoch=seed, writer=str(seed))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from delayed_tracker.bookkeeper.client import BookKeeper
-from delayed_tracker.bookkeeper.errors import EntryMissing, LedgerUnreadable
+from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing, LedgerUnreadable
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound, ZooKeeperUnavailable
 from delayed_tracker.bookkeeper.metadata.ledger_store import Versioned
 from delayed_tracker.bookkeeper.reading.ahead_bound import AheadBound
@@ -36,6 +36,7 @@ _HOPELESS: Final = 32
 DELETED: Final = "the ledger was deleted after its metadata were read: the topic was trimmed, or deleted"
 _DROPPED: Final = "it was stored, but not acknowledged, and is not in the ledger since that was closed"
 _MISSING: Final = "none of its bookies has it"
+_DAMAGED: Final = "some of its bookies have a damaged copy, and the others none"
 _OTHER_COPY: Final = "give tiered storage or the disks of the bookies as a further source"
 
 
@@ -130,6 +131,8 @@ class _Scan:
                 entry = await anext(self._begun(bookkeeper))
             except EntryMissing:
                 return self._bad(_MISSING)
+            except DigestMismatch:
+                return self._bad(_DAMAGED)
             except (LedgerNotFound, LedgerMetadataInvalid) as error:
                 gone = isinstance(error, LedgerNotFound)
                 return self._bad(DELETED if gone else error.message, self._last - self._next + 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delayed_tracker.bookkeeper.client import BookKeeper
-from delayed_tracker.bookkeeper.errors import LedgerUnreadable
+from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing, LedgerUnreadable
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound, NodeMissing
 from delayed_tracker.bookkeeper.metadata.ledger_store import Versioned
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
@@ -143,7 +143,7 @@ class LiveLogs:
         """Return the last entry that a bookie has stored, confirmed or not, at least ``after``.
 
         Raises:
-            EntriesUnreadable: too few of the ledger's bookies answer.
+            EntriesUnreadable: too few of the ledger's bookies answer, or the last entry is lost or damaged in all copies.
         """
         return max(after, self._end_of(ledger_id, _stored_end))
 
@@ -181,7 +181,7 @@ class LiveLogs:
             return -1
         try:
             newer, last = self._client.run(lambda bookkeeper: end(bookkeeper, known))
-        except LedgerUnreadable as error:
+        except (LedgerUnreadable, EntryMissing, DigestMismatch) as error:
             raise EntriesUnreadable(
                 [BadEntry(ledger_id, None, None, None, f"{UNKNOWN_END}: {error.message}")]
             ) from error
