@@ -102,6 +102,7 @@ class MadeCluster:
         close: bool = True,
         entries: Sequence[bytes] | None = None,
         custom: Mapping[str, bytes] | None = None,
+        password: bytes = b"",
     ) -> BucketProperty:
         """Write a bucket's ledger as a broker does, and return its property.
 
@@ -112,6 +113,7 @@ class MadeCluster:
             close: False leaves the ledger open, as a broker that is killed.
             entries: stored in the place of the snapshot.
             custom: custom metadata that are added or replaced.
+            password: of the ledger; brokers give none.
         """
         bucket = sealed(indexes)
         encoded = encode_snapshot(bucket)
@@ -124,7 +126,7 @@ class MadeCluster:
             "pulsar/delayedIndexCursor": subscription.encode(),
         }
         writer = await self.cluster.client.create(
-            ensemble=1, write_quorum=1, ack_quorum=1, custom={**metadata, **(custom or {})}
+            ensemble=1, write_quorum=1, ack_quorum=1, custom={**metadata, **(custom or {})}, password=password
         )
         for entry in entries if entries is not None else [encoded.metadata, *encoded.segments]:
             await writer.add(entry)

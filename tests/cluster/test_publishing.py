@@ -171,6 +171,24 @@ async def test_old_buckets_go_after_their_properties(made: MadeCluster, storage:
     assert [bucket.ledgers for bucket in await properties(made)] == [(1, 2)]
 
 
+async def test_old_buckets_that_cannot_be_recorded_are_left(made: MadeCluster, storage: SnapshotStore, tmp_path: Path):
+    """Their bookies are away, their copies or metadata damaged, or they have a password: no reason to end the run."""
+    await made.topic(TOPIC, LEDGERS)
+    away, damaged, torn = [await made.bucket(indexes_of([ledger])) for ledger in (1, 2, 3)]
+    locked, good = await made.bucket(indexes_of([4]), password=b"secret"), await made.bucket(indexes_of([5]))
+    await made.move_away(away)
+    await made.damage(damaged)
+    await made.set(made.ledger_node(torn.bucket_id), b"torn")
+    await made.cursor([away, damaged, torn, locked, good])
+    await store(storage, indexes_of([1, 2]), 1)
+    with await ChangeRecord.create(tmp_path / "before.jsonl", made.cluster) as record:
+        (result,) = await published(made, storage, record=record)
+    assert set(result.left_ledgers) == {each.bucket_id for each in (away, damaged, torn, locked)}
+    assert result.deleted_ledgers == [good.bucket_id]
+    assert [bucket.ledgers for bucket in await properties(made)] == [(1, 2)]
+    assert set(read_changes(tmp_path / "before.jsonl").deleted) == {good.bucket_id}
+
+
 async def test_a_refusal_leaves_no_ledger(made: MadeCluster, storage: SnapshotStore):
     """A topic that is loaded while its ledgers are written is refused at the switch, and they are deleted."""
     await made.topic(TOPIC, LEDGERS)

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing
-from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound
+from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing, LedgerUnreadable, Unauthorized
+from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound
 from delayed_tracker.cluster.address import Cluster
 from delayed_tracker.cluster.bucket_ledger import delete_bucket_ledger, is_bucket_of, read_bucket_ledger
 from delayed_tracker.cluster.change_record import ChangeRecord
@@ -35,7 +35,7 @@ class PublishedSubscription:
     deleted_ledgers: list[int] = field(default_factory=list)
     """Ledgers of old properties that were deleted."""
     left_ledgers: list[int] = field(default_factory=list)
-    """Ledgers of old properties that stay: they are of another subscription, or too damaged to be recorded."""
+    """Ledgers of old properties that stay: they are of another subscription, or cannot be read and recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,17 @@ async def delete_old_ledgers(
             metadata = await cluster.client.metadata(ledger_id)
         except LedgerNotFound:
             continue
+        except LedgerMetadataInvalid:
+            result.left_ledgers.append(ledger_id)
+            continue
         if not is_bucket_of(metadata, result.topic, result.subscription):
             result.left_ledgers.append(ledger_id)
             continue
         if options.record is not None:
             try:
                 await options.record.deleted(metadata, read_bucket_ledger(cluster, ledger_id))
-            except (EntryMissing, DigestMismatch):
+            except (EntryMissing, DigestMismatch, LedgerUnreadable, Unauthorized):
+                # Also while its bookies are away: the other subscriptions are to be switched now.
                 result.left_ledgers.append(ledger_id)
                 continue
         options.at_point("old.recorded")
