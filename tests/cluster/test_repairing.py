@@ -257,6 +257,18 @@ async def test_a_ledger_whose_copies_are_all_damaged_is_recorded_without_entries
     assert read_changes(path).deleted[damaged.bucket_id].entry_count == 0
 
 
+async def test_one_ledger_with_a_password_is_left(made: MadeCluster, tmp_path: Path):
+    """It cannot be recorded without its password; the others are repaired."""
+    locked, orphan = await made.bucket(indexes_of([5]), password=b"secret"), await made.bucket(indexes_of([7]))
+    await made.cursor([locked])
+    for name in ("first.jsonl", "second.jsonl"):
+        with await ChangeRecord.create(tmp_path / name, made.cluster) as record:
+            done = await mend(made, record=record)
+        assert [(each.bucket, "password" in each.reason) for each in done.left] == [(locked.value, True)]
+        assert await properties(made) == set()
+        assert [await exists(made, each) for each in (locked, orphan)] == [True, False]
+
+
 async def test_a_repair_that_ends_anywhere_is_completed_by_the_next(made: MadeCluster):
     """The property goes first, so a kill between the two leaves an orphan, never a property without a ledger."""
     encoded = encode_snapshot(sealed(indexes_of([5])))

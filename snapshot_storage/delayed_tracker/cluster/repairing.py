@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from dataclasses import dataclass, field
 from typing import Final
 
-from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing, LedgerUnreadable, NotOurs
+from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing, LedgerUnreadable, NotOurs, Unauthorized
 from delayed_tracker.bookkeeper.metadata.errors import (
     LedgerMetadataInvalid,
     LedgerNotFound,
@@ -377,7 +377,7 @@ class _Repair:
         except (NodeChanged, NodeMissing):
             self._leave_ledger(ledger, "the topic or its subscription was changed meanwhile: inspect it again")
             return
-        except (NotOurs, LedgerMetadataInvalid, LedgerUnreadable, MetadataConflict) as error:
+        except (NotOurs, Unauthorized, LedgerMetadataInvalid, LedgerUnreadable, MetadataConflict) as error:
             self._leave_ledger(ledger, error.message)
             return
         _LOG.info("ledger %d: deleted", ledger_id)
