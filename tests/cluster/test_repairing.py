@@ -269,6 +269,19 @@ async def test_one_ledger_with_a_password_is_left(made: MadeCluster, tmp_path: P
         assert [await exists(made, each) for each in (locked, orphan)] == [True, False]
 
 
+async def test_one_damaged_message_ledger_ends_no_repair(made: MadeCluster, broker: ToldTopics):
+    """The properties of its topic and of all others are removed."""
+    lost = BucketProperty.of(3, 4, 2**40)
+    last = await made.bucket(indexes_of([1]), subscription="last message ledger")
+    await made.topic(TOPIC, {last.bucket_id or 0: 8})
+    await made.set(made.ledger_node(last.bucket_id), b"torn")
+    for topic in (TOPIC, OTHER):
+        await made.cursor([lost], topic)
+    done = await mend(made, broker)
+    assert len(done.removed) == 2
+    assert [await properties(made, topic) for topic in (TOPIC, OTHER)] == [set(), set()]
+
+
 async def test_a_repair_that_ends_anywhere_is_completed_by_the_next(made: MadeCluster):
     """The property goes first, so a kill between the two leaves an orphan, never a property without a ledger."""
     encoded = encode_snapshot(sealed(indexes_of([5])))

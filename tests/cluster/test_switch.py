@@ -141,6 +141,21 @@ async def test_a_topic_that_is_being_loaded_is_watched(topic, told):
         await require_not_loaded(topic.cluster, [TOPIC], load_s=30)
 
 
+async def test_a_topic_whose_last_ledger_is_damaged_is_watched(topic, told):
+    """Its metadata do not say whether it is open: that is no reason to refuse it, nor to write at once."""
+    last = await closed_ledger(topic)
+    await topic.topic(TOPIC, {last: 5})
+    await topic.set(topic.ledger_node(last), b"torn")
+    said = []
+    found = await require_not_loaded(topic.cluster, [TOPIC], load_s=0.3, report=said.append)
+    assert "watching them" in said[0]
+    assert await write_cursor(topic.cluster, found[TOPIC], SUBSCRIPTION, replaced) is not None
+    told.on_ask = lambda: told.loaded.add(TOPIC) if told.asked_count > 3 else None
+    told.asked_count = 0
+    with pytest.raises(TopicLoaded, match=f"is loaded by {told.url}"):
+        await require_not_loaded(topic.cluster, [TOPIC], load_s=30)
+
+
 async def test_without_brokers_nobody_loads(made):
     """With all brokers stopped, an open ledger is one that a broker left, and nothing is waited for."""
     await made.topic(TOPIC, {await open_ledger(made): 0})

@@ -6,7 +6,7 @@ somebody else has written the node. So a change has three steps:
 1. Read the version of the topic's managed-ledger node, and make sure that nobody is loading the topic: a load creates a
    ledger, which is open, writes it to this node, and then reads the cursors. An unload closes that ledger. If the last
    ledger is open, a broker has the topic, is loading it, or has died with it: the node must then stay as it is, and all
-   brokers must be without the topic, for longer than a load takes.
+   brokers must be without the topic, for longer than a load takes. So it is if the metadata of that ledger are damaged.
 2. Ask all brokers, after that, which topics they have.
 3. One ZooKeeper multi of check(managed-ledger node, that version) and set(cursor node, its version). A load that began
    since step 1 has written the first node, and the multi is refused; a load that begins later reads the new cursor.
@@ -23,7 +23,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound, NodeChanged, NodeMissing, ZooKeeperUnavailable
+from delayed_tracker.bookkeeper.metadata.errors import (
+    LedgerMetadataInvalid,
+    LedgerNotFound,
+    NodeChanged,
+    NodeMissing,
+    ZooKeeperUnavailable,
+)
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
 from delayed_tracker.bookkeeper.metadata.zookeeper import Check, Node, SetValue
 from delayed_tracker.cluster.address import Cluster
@@ -77,7 +83,8 @@ async def require_not_loaded(
     Args:
         cluster: is connected.
         topics: any number; the brokers are asked once for all of them.
-        load_s: longest time that a load takes. So long is waited if the last ledger of a topic is open, and brokers run.
+        load_s: longest time that a load takes. So long is waited if the last ledger of a topic is open, or has damaged
+            metadata, and brokers run.
         report: called with a sentence before it waits.
     Returns: for each topic, what :func:`write_cursor` needs.
     Raises:
@@ -219,7 +226,12 @@ async def _read(cluster: Cluster, topic: TopicName) -> UnloadedTopic:
 
 
 async def last_ledger(cluster: Cluster, managed_ledger: ManagedLedger) -> LedgerMetadata | None:
-    """Return the metadata of a topic's last ledger; None if it has none, or the ledger was deleted."""
+    """Return the metadata of a topic's last ledger; None if it has none, or the ledger was deleted.
+
+    Raises:
+        LedgerMetadataInvalid: they are damaged.
+        ZooKeeperUnavailable: ZooKeeper does not answer.
+    """
     if not managed_ledger.ledgers:
         return None
     try:
@@ -229,7 +241,11 @@ async def last_ledger(cluster: Cluster, managed_ledger: ManagedLedger) -> Ledger
 
 
 async def _last_ledger_is_open(cluster: Cluster, managed_ledger: ManagedLedger) -> bool:
-    found = await last_ledger(cluster, managed_ledger)
+    """Return True also if damaged metadata do not say whether it is."""
+    try:
+        found = await last_ledger(cluster, managed_ledger)
+    except LedgerMetadataInvalid:
+        return True
     return found is not None and not found.closed
 
 
