@@ -25,6 +25,7 @@ import delayedtracker.v1.ResetCursorRequest;
 import delayedtracker.v1.StreamMembershipRequest;
 import delayedtracker.v1.StreamMembershipResponse;
 import delayedtracker.v1.TrackerRef;
+import io.grpc.Status;
 import io.grpc.stub.ClientCallStreamObserver;
 import io.grpc.stub.ClientResponseObserver;
 import io.grpc.stub.StreamObserver;
@@ -235,16 +236,29 @@ final class TrackerCalls {
 
     private <T> StreamObserver<T> unary(Consumer<T> done, Consumer<ServiceError> failed) {
         return new Guarded<>(failed) {
+            private T answer;
+
             @Override
-            public void onNext(T answer) {
-                if (isAwaited()) {
-                    done.accept(answer);
-                }
+            public void onNext(T message) {
+                answer = message; // an error may follow it, and then the call has failed
             }
 
             @Override
-            public void onCompleted() {}
+            public void onCompleted() {
+                if (isAwaited()) {
+                    finish(answer, done, failed);
+                }
+            }
         };
+    }
+
+    /** Runs one of both for a call that ended well, which a broken peer may do without an answer. */
+    private static <T> void finish(T answer, Consumer<T> done, Consumer<ServiceError> failed) {
+        if (answer == null) {
+            failed.accept(ServiceError.of(Status.INTERNAL.withDescription("the call ended without an answer").asException()));
+        } else {
+            done.accept(answer);
+        }
     }
 
     /** Counts the answer, and ignores it in another life. */
@@ -275,6 +289,7 @@ final class TrackerCalls {
         private final Consumer<PollScheduledMessagesResponse> done;
         private final Consumer<ServiceError> failed;
         private ClientCallStreamObserver<PollScheduledMessagesRequest> call;
+        private PollScheduledMessagesResponse answer;
         private boolean cancelled;
 
         private Poll(Consumer<PollScheduledMessagesResponse> done, Consumer<ServiceError> failed) {
@@ -293,11 +308,8 @@ final class TrackerCalls {
         }
 
         @Override
-        public void onNext(PollScheduledMessagesResponse answer) {
-            answered.increment();
-            if (!cancelled) {
-                done.accept(answer);
-            }
+        public void onNext(PollScheduledMessagesResponse message) {
+            answer = message; // an error may follow it, and then the call has failed
         }
 
         @Override
@@ -309,6 +321,11 @@ final class TrackerCalls {
         }
 
         @Override
-        public void onCompleted() {}
+        public void onCompleted() {
+            answered.increment();
+            if (!cancelled) {
+                finish(answer, done, failed);
+            }
+        }
     }
 }
