@@ -107,32 +107,47 @@ public class ServiceDelayedDeliveryTrackerFactory extends BucketDelayedDeliveryT
     @Override
     public CompletableFuture<Void> cleanResidualSnapshots(ManagedCursor cursor) {
         return super.cleanResidualSnapshots(cursor).thenCompose(cleaned -> {
-            CompletableFuture<Void> deleted = new CompletableFuture<>();
             String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
             String subscription = Codec.decode(cursor.getName());
-            DeleteTrackerRequest request = DeleteTrackerRequest.newBuilder()
-                    .setTracker(TrackerRef.newBuilder().setTopic(topic).setSubscription(subscription)).build();
-            connection.stub(0, MoreExecutors.directExecutor())
-                    .withDeadlineAfter(settings.callTimeoutMs(), TimeUnit.MILLISECONDS)
-                    .deleteTracker(request, new StreamObserver<DeleteTrackerResponse>() {
-                        @Override
-                        public void onNext(DeleteTrackerResponse answer) {
-                            deleted.complete(null);
-                        }
-
-                        @Override
-                        public void onError(Throwable error) {
-                            // The subscription must be deletable while the service is away: "pulsar gc" finds the rest.
-                            log.warn("[{} / {}] The tracker stays in the service: {}",
-                                    topic, subscription, ServiceError.of(error).message());
-                            deleted.complete(null);
-                        }
-
-                        @Override
-                        public void onCompleted() {}
-                    });
-            return deleted;
+            TrackerRef tracker = TrackerRef.newBuilder().setTopic(topic).setSubscription(subscription).build();
+            return deleteTracker(tracker, settings, connection);
         });
+    }
+
+    /** Deletes a tracker at the first address that answers; completes also if none does. */
+    static CompletableFuture<Void> deleteTracker(TrackerRef tracker, PluginSettings settings, ServiceConnection connection) {
+        CompletableFuture<Void> over = new CompletableFuture<>();
+        deleteTracker(tracker, settings, connection, 0, over);
+        return over;
+    }
+
+    private static void deleteTracker(TrackerRef tracker, PluginSettings settings, ServiceConnection connection, int address,
+            CompletableFuture<Void> over) {
+        DeleteTrackerRequest request = DeleteTrackerRequest.newBuilder().setTracker(tracker).build();
+        connection.stub(address, MoreExecutors.directExecutor())
+                .withDeadlineAfter(settings.callTimeoutMs(), TimeUnit.MILLISECONDS)
+                .deleteTracker(request, new StreamObserver<DeleteTrackerResponse>() {
+                    @Override
+                    public void onNext(DeleteTrackerResponse answer) {}
+
+                    @Override
+                    public void onError(Throwable thrown) {
+                        ServiceError error = ServiceError.of(thrown);
+                        if (error.isUnanswered() && address + 1 < settings.addresses().size()) {
+                            deleteTracker(tracker, settings, connection, address + 1, over);
+                            return;
+                        }
+                        // The subscription must be deletable while the service is away: "pulsar gc" finds the rest.
+                        log.warn("[{} / {}] The tracker stays in the service: {}",
+                                tracker.getTopic(), tracker.getSubscription(), error.message());
+                        over.complete(null);
+                    }
+
+                    @Override
+                    public void onCompleted() {
+                        over.complete(null);
+                    }
+                });
     }
 
     @Override

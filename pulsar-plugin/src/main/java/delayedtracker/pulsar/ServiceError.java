@@ -32,6 +32,11 @@ record ServiceError(Action action, String reason, long retryAfterMs, String owne
         REFUSED
     }
 
+    /** Returns whether the service did not answer: such an error is gRPC's own, without a reason. */
+    boolean isUnanswered() {
+        return reason.equals(Status.Code.UNAVAILABLE.name()) || reason.equals(Status.Code.DEADLINE_EXCEEDED.name());
+    }
+
     static ServiceError of(Throwable error) {
         Status status = Status.fromThrowable(error);
         String reason = status.getCode().name();

@@ -63,6 +63,8 @@ final class TrackerSession {
     private static final int ACKNOWLEDGEMENTS_MAX = 1_000;
     /** After fewer messages than these the next poll waits a little: each message as it becomes due would cost two calls. */
     private static final int FEW = 100;
+    /** After so many calls in a row without an answer the tracker is opened at the next address. */
+    private static final int UNANSWERED_MAX = 3;
     /** How often both sides count what they track. */
     private static final long COMPARE_MS = 30_000;
 
@@ -86,6 +88,7 @@ final class TrackerSession {
     private boolean differed;
     private long failingSinceNs = System.nanoTime();
     private int failures;
+    private int unanswered;
     private int batchMax;
     /** Counts openings from their beginning: what was asked in the life before is not listened to. */
     private int life;
@@ -480,8 +483,25 @@ final class TrackerSession {
                 reopen();
             }
             case REOPEN -> reopen();
-            default -> later(pauseMs(error), this::sendNext);
+            default -> {
+                if (!moveOn()) {
+                    later(pauseMs(error), this::sendNext);
+                }
+            }
         }
+    }
+
+    /** Opens the tracker at the next address if this one is away; returns whether it does. */
+    private boolean moveOn() {
+        // A topic that is being unloaded has no time for another opening.
+        if (unanswered < UNANSWERED_MAX || settings.addresses().size() == 1 || closing != null) {
+            return false;
+        }
+        unanswered = 0;
+        log.warn("[{}] {} does not answer; the tracker is opened at the next address", name, calls.address());
+        calls.changeAddress();
+        reopen();
+        return true;
     }
 
     // --- fetching ---
@@ -511,8 +531,11 @@ final class TrackerSession {
         } else if (ended) {
             sendingFailed(error);
         } else {
+            int before = life;
             failed("poll", error);
-            pollAfter(pauseMs(error));
+            if (life == before && !moveOn()) {
+                pollAfter(pauseMs(error));
+            }
         }
     }
 
@@ -600,11 +623,13 @@ final class TrackerSession {
 
     private void succeeded() {
         failures = 0;
+        unanswered = 0;
         failingSinceNs = System.nanoTime();
     }
 
     private void failed(String what, ServiceError error) {
         failures++;
+        unanswered = error.isUnanswered() ? unanswered + 1 : 0;
         // Each power of two, so that an outage of hours is a dozen lines.
         if (Integer.bitCount(failures) == 1) {
             log.warn("[{}] Failed to {} at {} ({} in a row): {}",

@@ -1,15 +1,19 @@
 package delayedtracker.pulsar;
 
+import static delayedtracker.pulsar.ServiceDelayedDeliveryTrackerFactory.deleteTracker;
 import static delayedtracker.pulsar.ServiceDelayedDeliveryTrackerFactory.orInMemory;
 import static delayedtracker.pulsar.ServiceDelayedDeliveryTrackerFactory.whyInMemory;
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import delayedtracker.pulsar.ServiceDelayedDeliveryTrackerFactory.NewTracker;
+import delayedtracker.v1.TrackerRef;
 import java.lang.reflect.Proxy;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
 import org.apache.pulsar.broker.delayed.bucket.RecoverDelayedDeliveryTrackerException;
@@ -47,6 +51,23 @@ class ServiceDelayedDeliveryTrackerFactoryTest {
                 });
         for (NewTracker each : failing) {
             assertSame(memory, orInMemory("topic / worker", cursor, each, () -> memory));
+        }
+    }
+
+    @Test
+    void theFirstAddressThatAnswersDeletesATracker() throws Exception {
+        TrackerRef tracker = TrackerRef.newBuilder().setTopic("topic").setSubscription("worker").build();
+        try (FakeService first = new FakeService(); FakeService second = new FakeService()) {
+            PluginSettings settings = FakeService.settings(first, second);
+            try (ServiceConnection connection = new ServiceConnection(settings)) {
+                deleteTracker(tracker, settings, connection).get(10, TimeUnit.SECONDS);
+                assertEquals(0, second.deletes.get());
+                first.deleteError = FakeService.unanswered();
+                deleteTracker(tracker, settings, connection).get(10, TimeUnit.SECONDS);
+                assertEquals(1, second.deletes.get());
+                second.deleteError = FakeService.unanswered();
+                deleteTracker(tracker, settings, connection).get(10, TimeUnit.SECONDS);
+            }
         }
     }
 
