@@ -63,7 +63,8 @@ record ServiceError(Action action, String reason, long retryAfterMs, String owne
 
     private static Action action(Status.Code code, String reason) {
         return switch (reason) {
-            case "FENCED" -> Action.FENCED;
+            // The second is how an instance of the service learns that another one has opened the tracker.
+            case "FENCED", "SNAPSHOT_CONFLICT" -> Action.FENCED;
             case "BATCH_TOO_LARGE" -> Action.SMALLER;
             case "TRACKER_NOT_OPEN", "TRACKER_BROKEN", "CLOSED", "CLEARED" -> Action.REOPEN;
             default -> switch (code) {

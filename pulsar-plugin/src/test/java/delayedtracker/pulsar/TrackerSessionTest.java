@@ -22,6 +22,7 @@ class TrackerSessionTest {
     private final LocalIndex index = new LocalIndex();
     private final TrackerSession session = new TrackerSession(
             "topic", "worker", "a broker", settings(first, second), connection, index, new FakeBroker());
+    private volatile Ownership ownership = Ownership.OURS;
 
     TrackerSessionTest() throws IOException {}
 
@@ -40,7 +41,7 @@ class TrackerSessionTest {
 
         @Override
         public CompletableFuture<Ownership> ownership() {
-            return CompletableFuture.completedFuture(Ownership.OURS);
+            return CompletableFuture.completedFuture(ownership);
         }
 
         @Override
@@ -87,6 +88,25 @@ class TrackerSessionTest {
         open();
         add();
         assertTrue(comesTrue(() -> first.adds.get() == 5));
+        assertEquals(0, second.opens.get());
+    }
+
+    @Test
+    void aTrackerThatWasOpenedAtAnotherInstanceIsLeftToTheOwnerOfTheTopic() throws InterruptedException {
+        first.addError = error(Status.Code.ABORTED, "SNAPSHOT_CONFLICT");
+        open();
+        ownership = Ownership.ELSEWHERE;
+        add();
+        assertTrue(comesTrue(() -> !session.isReady()));
+        Thread.sleep(500);
+        assertEquals(1, first.opens.get() + second.opens.get());
+    }
+
+    @Test
+    void theOwnerOfTheTopicOpensTheTrackerAgainWhereverItWasOpened() throws InterruptedException {
+        first.openError = error(Status.Code.ABORTED, "SNAPSHOT_CONFLICT");
+        open();
+        assertEquals(2, first.opens.get());
         assertEquals(0, second.opens.get());
     }
 }
