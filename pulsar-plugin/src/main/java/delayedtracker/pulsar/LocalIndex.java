@@ -52,6 +52,7 @@ final class LocalIndex {
     private final NavigableSet<Waiting> waiting = new TreeSet<>(Waiting.ORDER);
     private final Map<Place, Waiting> waitingByPlace = new HashMap<>();
     private int leasedCount;
+    private int untrackedCount;
     /** Tracked positions whose deadline nobody knows any more: the dispatcher reads them again. */
     private final Membership unknownDeadlines = new Membership();
     /** Counts what the dispatcher has taken: who asks for one at a time gets both kinds, too. */
@@ -258,6 +259,7 @@ final class LocalIndex {
         waiting.clear();
         waitingByPlace.clear();
         leasedCount = 0;
+        untrackedCount = 0;
         unknownDeadlines.clear();
         unconfirmed.clear();
         acknowledgements.clear();
@@ -348,8 +350,7 @@ final class LocalIndex {
 
     /** Returns how many positions the service must have, once it knows all that was to be sent. */
     synchronized long trackedByService() {
-        long untracked = waiting.stream().filter(each -> each.held() == Held.UNTRACKED).count();
-        return members.count() - untracked - unknownDeadlines.count();
+        return members.count() - untrackedCount - unknownDeadlines.count();
     }
 
     /** Returns a number that is another one after each change. */
@@ -368,6 +369,17 @@ final class LocalIndex {
 
     synchronized int unconfirmedCount() {
         return unconfirmed.size();
+    }
+
+    /** Returns whether so many positions are here alone, unconfirmed or refused; never while everything is kept here. */
+    synchronized boolean isFull(int most) {
+        return !local && unconfirmed.size() + untrackedCount >= most;
+    }
+
+    /** Returns whether the service has confirmed enough after that: half of what may wait beside the refused ones. */
+    synchronized boolean hasRoomAgain(int most) {
+        // Refused positions may stay for long: a bound that counted them twice would not be left again.
+        return local || unconfirmed.size() * 2L < most - untrackedCount;
     }
 
     synchronized boolean hasSomethingToSend() {
@@ -419,6 +431,7 @@ final class LocalIndex {
         waiting.add(waits);
         waitingByPlace.put(waits.place(), waits);
         leasedCount += waits.held() == Held.LEASED ? 1 : 0;
+        untrackedCount += waits.held() == Held.UNTRACKED ? 1 : 0;
     }
 
     private Waiting removeWaiting(Place place) {
@@ -426,6 +439,7 @@ final class LocalIndex {
         if (waits != null) {
             waiting.remove(waits);
             leasedCount -= waits.held() == Held.LEASED ? 1 : 0;
+            untrackedCount -= waits.held() == Held.UNTRACKED ? 1 : 0;
         }
         return waits;
     }

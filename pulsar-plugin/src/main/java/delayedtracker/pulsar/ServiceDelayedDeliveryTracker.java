@@ -140,10 +140,10 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
         return index.bytes();
     }
 
-    /** Bounds what waits for the service: then the dispatcher stops reading, but not what is due. */
+    /** Bounds what the broker alone has: then the dispatcher stops reading, but not what is due. */
     @Override
     public boolean shouldPauseAllDeliveries() {
-        if (index.unconfirmedCount() < settings.unconfirmedMax() || index.isLocal()) {
+        if (!index.isFull(settings.unconfirmedMax())) {
             paused = false;
             return false;
         }
@@ -223,7 +223,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
         if (closed) {
             return;
         }
-        if (paused && (index.unconfirmedCount() * 2 < settings.unconfirmedMax() || index.isLocal())) {
+        if (paused && index.hasRoomAgain(settings.unconfirmedMax())) {
             paused = false;
             dispatcher.readMoreEntriesAsync();
         } else {

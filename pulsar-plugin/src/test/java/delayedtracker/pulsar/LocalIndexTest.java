@@ -67,6 +67,39 @@ class LocalIndexTest {
     }
 
     @Test
+    void whatTheServiceRefusesCountsUntilItIsTakenOrTracked() {
+        index.reconcile(membership());
+        for (int entryId = 0; entryId < 10; entryId++) {
+            assertFalse(index.isFull(10));
+            index.add(1, entryId, 100 + entryId);
+            index.refuse(index.unconfirmed(10), index.generation());
+        }
+        assertTrue(index.isFull(10));
+        assertFalse(index.hasRoomAgain(10));
+        index.takeDue(100, 10);
+        assertFalse(index.isFull(10));
+        // The other nine stay, and are less than the bound.
+        assertTrue(index.hasRoomAgain(10));
+        index.add(2, 0, 100);
+        assertTrue(index.isFull(10));
+        index.fallBack();
+        assertFalse(index.isFull(10));
+        assertTrue(index.hasRoomAgain(10));
+        index.reconcile(membership());
+        assertTrue(index.isFull(10));
+        index.confirm(index.unconfirmed(10), index.generation());
+        assertFalse(index.isFull(1));
+        index.add(3, 0, 100);
+        index.refuse(index.unconfirmed(10), index.generation());
+        index.trim(3, 0);
+        assertFalse(index.isFull(1));
+        index.add(4, 0, 100);
+        index.refuse(index.unconfirmed(10), index.generation());
+        index.clear();
+        assertFalse(index.isFull(1));
+    }
+
+    @Test
     void whatWasDeliveredBeforeTheServiceAnsweredIsCancelledThere() {
         assertFalse(index.deliver(1, 0));
         index.add(1, 1, 500);
