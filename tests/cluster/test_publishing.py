@@ -342,6 +342,60 @@ async def test_what_a_broker_changed_is_not_taken_back(made: MadeCluster, storag
         await plan_restoration(made.cluster, changes)
 
 
+async def test_a_write_that_was_refused_is_no_change(made: MadeCluster, storage: SnapshotStore, tmp_path: Path):
+    """A broker that loads the topic right before the write, and seals a bucket then, is not in the way of the file."""
+    await made.topic(TOPIC, LEDGERS)
+    await made.cursor([])
+    await store(storage, indexes_of([1, 2]), 1)
+    file = tmp_path / "backup"
+
+    def load(point: str) -> None:
+        if point == "cursor.recorded":
+            made.set_now(made.address.topic_node(TOPIC), pb.ManagedLedgerInfo().SerializeToString())
+
+    with await ChangeRecord.create(file, made.cluster) as record, pytest.raises(TopicLoaded):
+        await published(made, storage, record=record, at_point=load)
+    await made.cursor([await made.bucket(indexes_of([7]))])
+    changes = read_changes(file)
+    assert changes.writes == []
+    assert await plan_restoration(made.cluster, changes) == []
+    # A file from before there was such a fact names the write.
+    whole = file.read_bytes()
+    file.write_bytes(b"".join(line for line in whole.splitlines(True) if b'"refused"' not in line))
+    assert len(read_changes(file).writes) == 1
+    lone = [line for line in whole.splitlines(True) if b'"fact":"cursor"' not in line]
+    file.write_bytes(b"".join(lone))
+    with pytest.raises(BackupInvalid, match="is damaged"):
+        read_changes(file)
+
+
+async def test_what_was_added_before_the_second_attempt_comes_back(
+    made: MadeCluster, storage: SnapshotStore, tmp_path: Path
+):
+    """The first attempt was refused because somebody had added a bucket: that one is of before as well."""
+    await made.topic(TOPIC, LEDGERS)
+    one, added = await made.bucket(indexes_of([1])), await made.bucket(indexes_of([7]))
+    await made.cursor([one])
+    node = CursorNode.decode((await made.cluster.cursor_node(TOPIC, SUBSCRIPTION)).value).with_buckets([one, added])
+    await store(storage, indexes_of([1, 2]), 1)
+    file, attempts = tmp_path / "backup", []
+
+    def add(point: str) -> None:
+        if point == "cursor.recorded":
+            attempts.append(point)
+            if len(attempts) == 1:
+                made.set_now(made.address.cursor_node(TOPIC, SUBSCRIPTION), node.encode())
+
+    with await ChangeRecord.create(file, made.cluster) as record:
+        await published(made, storage, record=record, at_point=add)
+    assert len(attempts) == 2
+    changes = read_changes(file)
+    planned = await plan_restoration(made.cluster, changes)
+    with ChangeRecord.append(file) as record:
+        await restore(made.cluster, changes, planned, record=record)
+    assert [bucket.name for bucket in await properties(made)] == [one.name, added.name]
+
+
 async def test_damaged_backups(made: MadeCluster, storage: SnapshotStore, tmp_path: Path):
     """A last line that was cut short is no fact; any other damage is an error."""
     await made.topic(TOPIC, LEDGERS)

@@ -303,6 +303,23 @@ async def test_a_repair_that_ends_anywhere_is_completed_by_the_next(made: MadeCl
     assert (await mend(made)).deleted_ledgers == [damaged.bucket_id]
 
 
+async def test_a_removal_that_was_refused_is_no_change_of_the_record(made: MadeCluster, tmp_path: Path):
+    """A broker loads the topic between the record and the write: the property stays, and the file has no write."""
+    lost = BucketProperty.of(3, 4, 2**40)
+    await made.cursor([lost])
+
+    def load(point: str) -> None:
+        if point == "cursor.recorded":
+            made.set_now(made.address.topic_node(TOPIC), pb.ManagedLedgerInfo().SerializeToString())
+
+    path = tmp_path / "before.jsonl"
+    with await ChangeRecord.create(path, made.cluster) as record:
+        done = await mend(made, record=record, at_point=load)
+    assert (done.removed, [each.bucket for each in done.left]) == ([], [lost.value])
+    assert b'"fact":"cursor"' in path.read_bytes()
+    assert read_changes(path).writes == []
+
+
 async def test_changes_are_recorded_before_they_are_made(made: MadeCluster, tmp_path: Path):
     """The file has the node of before, and the deleted ledgers with their entries, as far as there are."""
     encoded = encode_snapshot(sealed(indexes_of([5])))

@@ -107,8 +107,13 @@ async def test_a_load_between_check_and_write_is_refused(topic):
     """The load has written the topic's node, whose version the write names."""
     found = await require_not_loaded(topic.cluster, [TOPIC])
     await load(topic)
+    announced, refused = [], []
     with pytest.raises(TopicLoaded, match="has written its node since"):
-        await write_cursor(topic.cluster, found[TOPIC], SUBSCRIPTION, replaced)
+        await write_cursor(
+            topic.cluster, found[TOPIC], SUBSCRIPTION, replaced, before=announced.append, refused=refused.append
+        )
+    assert len(announced) == 1
+    assert refused == announced
     assert await buckets(topic) == (BucketProperty.of(1, 1, 50),)
 
 
@@ -184,8 +189,12 @@ async def test_a_cursor_that_changes_is_read_again(topic):
     first = [stale]
     read = topic.cluster.cursor_node
     answers = Answers(topic.cluster, first)
-    write = await write_cursor(answers, found[TOPIC], SUBSCRIPTION, change)
+    announced, refused = [], []
+    write = await write_cursor(
+        answers, found[TOPIC], SUBSCRIPTION, change, before=announced.append, refused=refused.append
+    )
     assert write is not None
+    assert [*refused, write] == announced
     assert changed == [-1, 4]
     assert CursorNode.decode((await read(TOPIC, SUBSCRIPTION)).value).info.mark_delete_entry_id == 4
 

@@ -6,6 +6,7 @@ cluster. Then follow, in the order of the changes:
     {"fact": "created", "topic", "subscription", "ledger"}      a bucket ledger that the command wrote
     {"fact": "cursor", "topic", "subscription", "path", "version", "before", "after"}
                                                                 a cursor's node that it was about to replace, in base64
+    {"fact": "refused", "path", "version"}                      that write, the last one of this node and version, was not made
     {"fact": "entry", "ledger", "entry", "payload"}             one entry of a ledger that it was about to delete
     {"fact": "deleted", "ledger", "custom", "ensemble", "write_quorum", "ack_quorum", "digest", "entry_count"}
                                                                 that ledger, of which all entries were written before
@@ -72,6 +73,7 @@ class RecordedChanges:
     instance: str
     """Id of its BookKeeper cluster; empty if it has none."""
     writes: list[NodeWrite] = field(default_factory=list)
+    """Those that were made, or may have been; without those that are known to have been refused."""
     created: list[tuple[TopicName, str, int]] = field(default_factory=list)
     """Topic, subscription and ledger id."""
     deleted: dict[int, DeletedLedger] = field(default_factory=dict)
@@ -185,6 +187,15 @@ class ChangeRecord:
         )
         self._sync()
 
+    def refused(self, write: NodeWrite) -> None:
+        """Record that the last recorded write of a node was refused: it is no change.
+
+        Raises:
+            BackupUnusable: the file cannot be written.
+        """
+        self._write({"fact": "refused", "path": write.path, "version": write.version})
+        self._sync()
+
     async def deleted(self, metadata: LedgerMetadata, entries: AsyncIterable[bytes]) -> None:
         """Record a bucket ledger that is about to be deleted, with its entries.
 
@@ -294,6 +305,14 @@ def _take(changes: RecordedChanges, places: "dict[int, array[int]]", fact: dict[
                     base64.b64decode(fact["after"], validate=True),
                 )
             )
+        case "refused":
+            refused = (str(fact["path"]), int(fact["version"]))
+            at = len(changes.writes) - 1
+            while at >= 0 and (changes.writes[at].path, changes.writes[at].version) != refused:
+                at -= 1
+            if at < 0:
+                raise ValueError
+            del changes.writes[at]
         case "entry":
             ledger = int(fact["ledger"])
             if fact["entry"] == 0:

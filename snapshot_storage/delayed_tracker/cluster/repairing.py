@@ -37,7 +37,7 @@ from delayed_tracker.cluster.inspection import Fault, InspectedBucket, Inspected
 from delayed_tracker.cluster.listing import BucketLedger, ClusterListing
 from delayed_tracker.cluster.loaded_topics import LoadedTopics, ask_loaded_topics
 from delayed_tracker.cluster.publication.publishing import topic_ledgers
-from delayed_tracker.cluster.switch import LOAD_S, UnloadedTopic, require_not_loaded, write_cursor
+from delayed_tracker.cluster.switch import LOAD_S, NodeWrite, UnloadedTopic, require_not_loaded, write_cursor
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.storage.maintenance.working import Progress
@@ -269,14 +269,18 @@ class _Repair:
             return node.with_buckets([each for each in node.buckets if each not in gone])
 
         record = self._options.record
+
+        def before(planned: NodeWrite) -> None:
+            if record is not None:
+                record.cursor(planned)
+            self._options.at_point("cursor.recorded")
+
+        def refused(planned: NodeWrite) -> None:
+            if record is not None:
+                record.refused(planned)
+
         try:
-            write = await write_cursor(
-                self._cluster,
-                unloaded,
-                subscription,
-                change,
-                before=lambda planned: None if record is None else record.cursor(planned),
-            )
+            write = await write_cursor(self._cluster, unloaded, subscription, change, before=before, refused=refused)
         except (TopicLoaded, CursorChanged, ClusterNodeInvalid, SubscriptionNotFound) as error:
             self._leave(removals, error.message)
             return

@@ -28,6 +28,7 @@ from delayed_tracker.bookkeeper.metadata.errors import (
     LedgerNotFound,
     NodeChanged,
     NodeMissing,
+    ZooKeeperError,
     ZooKeeperUnavailable,
 )
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
@@ -154,6 +155,7 @@ async def write_cursor(
     change: Callable[[CursorNode], CursorNode],
     *,
     before: Callable[[NodeWrite], None] = lambda _: None,
+    refused: Callable[[NodeWrite], None] = lambda _: None,
     also: Sequence[Check] = (),
 ) -> NodeWrite | None:
     """Change one cursor's node (step 3), and log node and version.
@@ -164,6 +166,7 @@ async def write_cursor(
         subscription: of the cursor, decoded.
         change: returns the changed node; called again if the node was changed meanwhile.
         before: called with the write right before it is sent, to record it; again for another attempt.
+        refused: called with that write if it certainly was not made; not if ZooKeeper does not answer.
         also: ledgers that must be as they were: those that the new properties name.
     Returns: the write, or None if the change leaves the node as it is.
     Raises:
@@ -187,7 +190,13 @@ async def write_cursor(
             await cluster.client.zookeeper.multi(
                 [Check(topic_path, unloaded.version), SetValue(path, after, node.version), *also]
             )
-        except (NodeChanged, NodeMissing) as error:
+        except ZooKeeperUnavailable:
+            if not await _was_written(cluster, write):
+                raise
+        except ZooKeeperError as error:
+            refused(write)
+            if not isinstance(error, (NodeChanged, NodeMissing)):
+                raise
             if error.path == topic_path:
                 raise TopicLoaded(str(unloaded.topic), "a broker, which has written its node since") from error
             if error.path != path:
@@ -196,9 +205,6 @@ async def write_cursor(
                     "repair that runs beside this, and run the command again"
                 ) from error
             continue
-        except ZooKeeperUnavailable:
-            if not await _was_written(cluster, write):
-                raise
         _LOG.info("%s: version %d is now %d", path, write.version, write.version + 1)
         return write
     raise CursorChanged(

@@ -118,6 +118,10 @@ async def _switch_buckets(
             options.record.cursor(write)
         options.at_point("cursor.recorded")
 
+    def refused(write: NodeWrite) -> None:
+        if options.record is not None:
+            options.record.refused(write)
+
     # A repair that runs beside this takes new ledgers for orphans until the properties name them.
     try:
         also = [await cluster.client.unchanged(bucket.bucket_id) for bucket in buckets if bucket.bucket_id is not None]
@@ -126,7 +130,7 @@ async def _switch_buckets(
             f"a new bucket ledger of cursor {subscription!r} of {unloaded.topic} was deleted ({error.message}); end the repair "
             "that runs beside this, and run the command again"
         ) from error
-    write = await write_cursor(cluster, unloaded, subscription, change, before=before, also=also)
+    write = await write_cursor(cluster, unloaded, subscription, change, before=before, refused=refused, also=also)
     if write is not None:
         options.report(f"{write.path}: version {write.version} is now {write.version + 1}")
     options.at_point("cursor.switched")
