@@ -110,6 +110,28 @@ async def test_repair_asks_and_restore_takes_it_back(made: MadeCluster, run, tmp
     assert [each["payload_bytes"] > 0 for each in found["orphans"]] == [True]
 
 
+async def test_restore_leaves_out_a_subscription_that_was_deleted(made: MadeCluster, run, tmp_path: Path):
+    """It is named in the output and in the JSON, and the other one is restored."""
+    large = await made.bucket(indexes_of([3, 4]))
+    small = await made.bucket(indexes_of([3], count=4))
+    await made.cursor([large, small])
+    await made.cursor([BucketProperty.of(3, 4, 2**40)], subscription="gone")
+    file = str(tmp_path / "before.jsonl")
+    ran = await run("repair", "CLUSTER", "--yes", "--backup", file)
+    assert ran.status == 0, ran.err
+    await made.cluster.client.zookeeper.delete(made.address.cursor_node(TOPIC, "gone"))
+    planned = json.loads((await run("restore", file, "--to", "CLUSTER", "--dry-run", "--json")).out)
+    assert {one["subscription"]: one["is_deleted"] for one in planned["subscriptions"]} == {
+        SUBSCRIPTION: False,
+        "gone": True,
+    }
+    ran = await run("restore", file, "--to", "CLUSTER", "--yes")
+    assert ran.status == 0, ran.err
+    assert "1 subscription restored, 0 as before already; 1 ledger written again" in ran.out
+    assert f"left out, since it was deleted: 'gone' of {TOPIC}" in ran.out
+    assert {each.name for each in await properties(made)} == {small.name, large.name}
+
+
 async def test_adopt_into_a_new_storage(made: MadeCluster, run, tmp_path: Path):
     """A dry run makes no file; the storage is then sound, and a second run changes nothing."""
     await made.cursor([await made.bucket(indexes_of([3])), await made.bucket(indexes_of([5]))])

@@ -23,6 +23,7 @@ from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from delayed_tracker.storage.codec.codec import decode_metadata, decode_segments, encode_snapshot
 from delayed_tracker.storage.codec.snapshot_codec import SnapshotCodec
@@ -49,19 +50,30 @@ async def storage(tmp_path: Path) -> AsyncIterator[SnapshotStore]:
 
 
 async def store(
-    storage: SnapshotStore, indexes: IndexColumns, seal: int, codec: SnapshotCodec = SnapshotCodec.PULSAR, **fields
+    storage: SnapshotStore,
+    indexes: IndexColumns,
+    seal: int,
+    codec: SnapshotCodec = SnapshotCodec.PULSAR,
+    topic: str = TRACKER[0],
+    **fields,
 ) -> None:
     bucket = sealed(indexes)
     encoded = encode_snapshot(codec, bucket, PositionBitmap.of(indexes.positions))
     bucket_id = await create(
-        storage, encoded.segments, metadata=encoded.metadata, topic=TRACKER[0], cursor=TRACKER[1], epoch=1
+        storage, encoded.segments, metadata=encoded.metadata, topic=topic, cursor=TRACKER[1], epoch=1
     )
     entry = CatalogueEntry(bucket_id, bucket.first, bucket.last, seal_number=seal, **fields)
-    await storage.replace(*TRACKER, remove=(), add=[entry], epoch=1)
+    await storage.replace(topic, TRACKER[1], remove=(), add=[entry], epoch=1)
 
 
-async def published(made: MadeCluster, storage: SnapshotStore, limits: TrackerLimits = LIMITS, **options):
-    plan = await plan_subscription(made.cluster, storage, TRACKER, limits)
+async def published(
+    made: MadeCluster,
+    storage: SnapshotStore,
+    limits: TrackerLimits = LIMITS,
+    tracker: tuple[str, str] = TRACKER,
+    **options,
+):
+    plan = await plan_subscription(made.cluster, storage, tracker, limits)
     return await publish(
         made.cluster,
         storage,
@@ -394,6 +406,35 @@ async def test_what_was_added_before_the_second_attempt_comes_back(
     with ChangeRecord.append(file) as record:
         await restore(made.cluster, changes, planned, record=record)
     assert [bucket.name for bucket in await properties(made)] == [one.name, added.name]
+
+
+@pytest.mark.parametrize("is_topic", [False, True], ids=["subscription", "topic"])
+async def test_what_was_deleted_since_is_left_out(made: MadeCluster, tmp_path: Path, is_topic: bool):
+    """The other subscriptions are restored, and no ledger is left or written that nobody would name."""
+    gone, file = TopicName.parse("persistent://t/ns/gone"), tmp_path / "backup"
+    with await ChangeRecord.create(file, made.cluster) as record:
+        for topic in (TOPIC, gone):
+            await made.topic(topic, LEDGERS)
+            old = await made.bucket(indexes_of([1, 2]), topic)
+            await made.cursor([old], topic)
+            async with opened_storage("--from", f"sqlite:{tmp_path / topic.local_name}", creates=True) as whole:
+                await store(whole.snapshots, indexes_of([1, 2]), 1, topic=str(topic))
+                await published(made, whole.snapshots, record=record, tracker=(str(topic), SUBSCRIPTION))
+    zookeeper = made.cluster.client.zookeeper
+    await zookeeper.delete(made.address.cursor_node(gone, SUBSCRIPTION))
+    if is_topic:
+        await zookeeper.delete(made.address.topic_node(gone))
+
+    for expected in ((1, 0), (0, 1)):
+        changes = read_changes(file)
+        planned = await plan_restoration(made.cluster, changes)
+        assert [(one.topic, one.is_deleted) for one in planned] == [(TOPIC, False), (gone, True)]
+        with ChangeRecord.append(file) as record:
+            done = await restore(made.cluster, changes, planned, record=record)
+        assert (done.cursor_count, done.unchanged_count) == expected
+        (restored,) = await properties(made)
+        assert await ledger_ids(made) == {restored.bucket_id}
+        assert restored.ledgers == (1, 2)
 
 
 async def test_damaged_backups(made: MadeCluster, storage: SnapshotStore, tmp_path: Path):

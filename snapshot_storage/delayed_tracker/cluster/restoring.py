@@ -3,7 +3,8 @@
 For each cursor in the file: ledgers that the command deleted are written again, the bucket properties of before take the
 place of those that the command left, and the ledgers that it created are deleted. Everything else of a cursor's node, such
 as its mark-delete position, stays as it is now. A step that was done already is skipped, so that the same command can be
-run again after a failure.
+run again after a failure. For a subscription that was deleted since there is nothing to restore: it is left out, and only
+the ledgers that the command created for it are deleted.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from delayed_tracker.cluster.change_record import ChangeRecord, DeletedLedger, R
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.errors import BackupInvalid, CursorChanged
 from delayed_tracker.cluster.switch import LOAD_S, require_not_loaded, write_cursor
+from delayed_tracker.ledger.errors import SubscriptionNotFound
 from delayed_tracker.ledger.progress import Progress
 from delayed_tracker.ledger.topic_name import TopicName
 
@@ -35,6 +37,13 @@ class CursorRestoration:
     """Those that its last change left."""
     is_done: bool
     """True if the cursor has those of before already."""
+    is_deleted: bool = False
+    """True if the subscription, or its topic, was deleted since: it is left out."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the cursor is to be changed."""
+        return not self.is_done and not self.is_deleted
 
 
 @dataclass(slots=True)
@@ -61,7 +70,6 @@ async def plan_restoration(cluster: Cluster, changes: RecordedChanges) -> list[C
     Raises:
         BackupInvalid: the file is of another cluster.
         CursorChanged: the buckets of a cursor are neither those of before nor those that the command left.
-        SubscriptionNotFound: a cursor was deleted.
         ClusterNodeInvalid: a node is damaged.
         ZooKeeperUnavailable: ZooKeeper does not answer.
     """
@@ -80,7 +88,12 @@ async def plan_restoration(cluster: Cluster, changes: RecordedChanges) -> list[C
     planned = []
     for (topic, subscription), (before, after) in ends.items():
         name = f"cursor {subscription!r} of {topic}"
-        now = CursorNode.decode((await cluster.cursor_node(topic, subscription)).value, name).buckets
+        try:
+            node = await cluster.cursor_node(topic, subscription)
+        except SubscriptionNotFound:
+            planned.append(CursorRestoration(topic, subscription, before, after, is_done=False, is_deleted=True))
+            continue
+        now = CursorNode.decode(node.value, name).buckets
         is_done = set(now) == set(before) or await _is_restored(cluster, changes, before, now)
         if not is_done and set(now) != set(after):
             raise CursorChanged(
@@ -117,14 +130,16 @@ async def restore(
         BookKeeperError: a ledger cannot be written. Run the same command again.
         BackupUnusable: the file cannot be written.
     """
-    waiting = [one for one in planned if not one.is_done]
+    waiting = [one for one in planned if one.is_waiting]
     unloaded = await require_not_loaded(cluster, [one.topic for one in waiting], load_s=load_s, report=report)
-    restored = Restored(unchanged_count=len(planned) - len(waiting))
+    restored = Restored(unchanged_count=sum(one.is_done for one in planned))
     total = len(planned) + len(changes.deleted) + len(changes.created)
-    done = restored.unchanged_count
+    done = len(planned) - len(waiting)
     progress(done, total)
+    unneeded = _unneeded_ledgers(planned)
     for ledger in changes.deleted.values():
-        if ledger.entry_count and not await _exists(cluster, changes.restored.get(ledger.ledger_id, ledger.ledger_id)):
+        needed = ledger.entry_count and ledger.ledger_id not in unneeded
+        if needed and not await _exists(cluster, changes.restored.get(ledger.ledger_id, ledger.ledger_id)):
             written = await create_bucket_ledger(cluster, ledger.form, ledger.custom, _entries(changes, ledger))
             record.restored(ledger.ledger_id, written)
             changes.restored[ledger.ledger_id] = written
@@ -158,6 +173,14 @@ async def restore(
         done += 1
         progress(done, total)
     return restored
+
+
+def _unneeded_ledgers(planned: Sequence[CursorRestoration]) -> set[int]:
+    """Return the ledgers that only subscriptions had that were deleted since: written again, no property would name them."""
+    named: dict[bool, set[int]] = {True: set(), False: set()}
+    for one in planned:
+        named[one.is_deleted].update(bucket.bucket_id for bucket in one.before if bucket.bucket_id is not None)
+    return named[True] - named[False]
 
 
 async def _is_restored(
@@ -196,10 +219,14 @@ async def _exists(cluster: Cluster, ledger_id: int) -> bool:
 
 
 async def _named(cluster: Cluster, cursors: Sequence[Cursor]) -> Mapping[Cursor, set[int]]:
-    """Return the bucket ledgers that the properties of cursors name now."""
+    """Return the bucket ledgers that the properties of cursors name now: none, if the cursor was deleted."""
     found: dict[Cursor, set[int]] = {}
     for topic, subscription in dict.fromkeys(cursors):
-        node = CursorNode.decode((await cluster.cursor_node(topic, subscription)).value)
+        try:
+            node = CursorNode.decode((await cluster.cursor_node(topic, subscription)).value)
+        except SubscriptionNotFound:
+            found[topic, subscription] = set()
+            continue
         found[topic, subscription] = {bucket.bucket_id for bucket in node.buckets if bucket.bucket_id is not None}
     return found
 

@@ -37,8 +37,9 @@ def restore_command(
     """Take back what publish, repair or adopt has changed; topics whose buckets are restored must not be loaded.
 
     The subscriptions get the bucket properties that they had, ledgers that were deleted are written again from FILE, and
-    those that the command created are deleted; adopted trackers leave their storage. Acknowledgements since stay. It is refused if the buckets of a subscription
-    were changed since, by a broker for example. After a failure run the same command again.
+    those that the command created are deleted; adopted trackers leave their storage. Acknowledgements since stay. It is
+    refused if the buckets of a subscription were changed since, by a broker for example; subscriptions that were deleted
+    since are left out. After a failure run the same command again.
 
     Example: delayed-tracker pulsar restore before.jsonl
     """
@@ -59,6 +60,7 @@ def restore_command(
                         "properties_before": one.before,
                         "properties_of_the_command": one.after,
                         "is_restored": one.is_done,
+                        "is_deleted": one.is_deleted,
                     }
                     for one in planned
                 ],
@@ -77,6 +79,9 @@ def restore_command(
     )
     for name in restored.left_out:
         say(f"left out, since its ledger does not exist: {name}")
+    for one in planned:
+        if one.is_deleted:
+            say(f"left out, since it was deleted: {one.subscription!r} of {one.topic}")
 
 
 async def _restore(
@@ -88,7 +93,7 @@ async def _restore(
             _show(planned)
         if dry_run:
             return planned, None
-        waiting = [one for one in planned if not one.is_done]
+        waiting = [one for one in planned if one.is_waiting]
         await require_not_loaded(cluster, [one.topic for one in waiting], load_s=0)
         question = (
             f"restore the buckets of {counted(len(waiting), 'subscription')}, write {counted(len(changes.deleted), 'ledger')} "
@@ -113,6 +118,6 @@ def _show(planned: list[CursorRestoration]) -> None:
             str(one.topic),
             str(len(one.before)),
             str(len(one.after)),
-            "done" if one.is_done else "",
+            "deleted" if one.is_deleted else "done" if one.is_done else "",
         )
     show(rows)
