@@ -437,6 +437,38 @@ async def test_what_was_deleted_since_is_left_out(made: MadeCluster, tmp_path: P
         assert restored.ledgers == (1, 2)
 
 
+async def test_an_old_bucket_that_was_never_closed(made: MadeCluster, storage: SnapshotStore, tmp_path: Path):
+    """It comes back with its last entry."""
+    await made.topic(TOPIC, LEDGERS)
+    old = await made.bucket(indexes_of([1, 2]), close=False)
+    await made.cursor([old])
+    await store(storage, indexes_of([1, 2]), 1)
+    file = tmp_path / "backup"
+    with await ChangeRecord.create(file, made.cluster) as record:
+        (result,) = await published(made, storage, record=record)
+    assert (result.deleted_ledgers, result.left_ledgers) == ([old.bucket_id], [])
+    changes = read_changes(file)
+    planned = await plan_restoration(made.cluster, changes)
+    with ChangeRecord.append(file) as record:
+        await restore(made.cluster, changes, planned, record=record)
+    assert await all_rows(made) == sorted(indexes_of([1, 2]))
+
+
+async def test_an_old_bucket_that_cannot_be_closed_stays(made: MadeCluster, storage: SnapshotStore, tmp_path: Path):
+    """Its last entry is not known, so the record could not have it."""
+    await made.topic(TOPIC, LEDGERS)
+    away = await made.bucket(indexes_of([3]), close=False)
+    await made.move_away(away)
+    await made.cursor([away])
+    await store(storage, indexes_of([1, 2]), 1)
+    file = tmp_path / "backup"
+    with await ChangeRecord.create(file, made.cluster) as record:
+        (result,) = await published(made, storage, record=record)
+    assert (result.deleted_ledgers, result.left_ledgers) == ([], [away.bucket_id])
+    assert away.bucket_id in await ledger_ids(made)
+    assert read_changes(file).deleted == {}
+
+
 async def test_damaged_backups(made: MadeCluster, storage: SnapshotStore, tmp_path: Path):
     """A last line that was cut short is no fact; any other damage is an error."""
     await made.topic(TOPIC, LEDGERS)

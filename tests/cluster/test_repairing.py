@@ -325,6 +325,7 @@ async def test_changes_are_recorded_before_they_are_made(made: MadeCluster, tmp_
     encoded = encode_snapshot(sealed(indexes_of([5])))
     damaged = await made.bucket(indexes_of([5]), entries=[encoded.metadata])
     orphan = await made.bucket(indexes_of([9]))
+    never_closed = await made.bucket(indexes_of([9]), close=False)
     await made.cursor([damaged])
     node = await made.cluster.cursor_node(TOPIC, SUBSCRIPTION)
     path = tmp_path / "before.jsonl"
@@ -337,4 +338,18 @@ async def test_changes_are_recorded_before_they_are_made(made: MadeCluster, tmp_
     assert {ledger: list(changes.entries(each)) for ledger, each in changes.deleted.items()} == {
         damaged.bucket_id: [encoded.metadata],
         orphan.bucket_id: [whole.metadata, *whole.segments],
+        never_closed.bucket_id: [whole.metadata, *whole.segments],
     }
+
+
+async def test_a_ledger_that_cannot_be_closed_stays(made: MadeCluster, tmp_path: Path):
+    """Its last entry is not known, so the record could not have it."""
+    await made.cursor([])
+    orphan = await made.bucket(indexes_of([9]), close=False)
+    await made.move_away(orphan)
+    path = tmp_path / "before.jsonl"
+    with await ChangeRecord.create(path, made.cluster) as record:
+        done = await mend(made, record=record)
+    assert (done.deleted_ledgers, [each.bucket for each in done.left]) == ([], [orphan.value])
+    assert await exists(made, orphan)
+    assert read_changes(path).deleted == {}

@@ -13,8 +13,14 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from delayed_tracker.bookkeeper.errors import BookKeeperError, NotOurs
-from delayed_tracker.bookkeeper.metadata.errors import LedgerNotFound
+from delayed_tracker.bookkeeper.errors import (
+    BookKeeperError,
+    LedgerUnreadable,
+    NotEnoughBookies,
+    NotOurs,
+    Unauthorized,
+)
+from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound, MetadataConflict
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
 from delayed_tracker.bookkeeper.wire.digest import DigestType
 from delayed_tracker.bookkeeper.writing.streaming import add_stream
@@ -128,6 +134,27 @@ async def create_bucket_ledger(
             await asyncio.shield(_discard(cluster, writer.ledger_id))
     _LOG.info("ledger %d: created for %s", writer.ledger_id, custom.get(KEY, b"").decode("utf-8", "replace"))
     return writer.ledger_id
+
+
+async def close_bucket_ledger(cluster: Cluster, metadata: LedgerMetadata) -> str:
+    """Close a bucket ledger that its writer has left open: its last entry is not confirmed, and would not be read.
+
+    Args:
+        cluster: is connected.
+        metadata: of the ledger, which is a bucket's; no broker has its topic loaded. Nothing happens if it is closed.
+    Returns: why it cannot be closed now; empty if it is closed.
+    Raises:
+        LedgerNotFound: there is no such ledger.
+        NotOurs: it has no bucket snapshot.
+        ZooKeeperUnavailable: ZooKeeper does not answer.
+    """
+    if not metadata.closed:
+        try:
+            await cluster.client.recover(metadata.ledger_id, require=OF_BUCKETS)
+        except (LedgerUnreadable, NotEnoughBookies, Unauthorized, LedgerMetadataInvalid, MetadataConflict) as error:
+            _LOG.warning("ledger %d: cannot be closed (%s)", metadata.ledger_id, error.message)
+            return error.message
+    return ""
 
 
 async def read_bucket_ledger(cluster: Cluster, ledger_id: int) -> AsyncIterator[bytes]:

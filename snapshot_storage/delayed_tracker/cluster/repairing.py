@@ -29,7 +29,7 @@ from delayed_tracker.bookkeeper.metadata.errors import (
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
 from delayed_tracker.bookkeeper.metadata.zookeeper import Check
 from delayed_tracker.cluster.address import Cluster
-from delayed_tracker.cluster.bucket_ledger import OF_BUCKETS, read_bucket_ledger
+from delayed_tracker.cluster.bucket_ledger import OF_BUCKETS, close_bucket_ledger, read_bucket_ledger
 from delayed_tracker.cluster.change_record import ChangeRecord
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.errors import ClusterNodeInvalid, CursorChanged, TopicLoaded, TopicTerminated
@@ -372,6 +372,9 @@ class _Repair:
             metadata = await client.metadata(ledger_id)
             if BucketLedger.of(metadata) is None:
                 self._leave_ledger(ledger, "its metadata does not say any more that it is a bucket's")
+                return
+            if self._options.record is not None and (reason := await close_bucket_ledger(self._cluster, metadata)):
+                self._leave_ledger(ledger, reason)
                 return
             await self._record(metadata)
             self._options.at_point("ledger.recorded")

@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing, LedgerUnreadable, Unauthorized
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound
 from delayed_tracker.cluster.address import Cluster
-from delayed_tracker.cluster.bucket_ledger import delete_bucket_ledger, is_bucket_of, read_bucket_ledger
+from delayed_tracker.cluster.bucket_ledger import (
+    close_bucket_ledger,
+    delete_bucket_ledger,
+    is_bucket_of,
+    read_bucket_ledger,
+)
 from delayed_tracker.cluster.change_record import ChangeRecord
 from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.errors import CursorChanged, TopicLoaded
@@ -35,7 +40,7 @@ class PublishedSubscription:
     deleted_ledgers: list[int] = field(default_factory=list)
     """Ledgers of old properties that were deleted."""
     left_ledgers: list[int] = field(default_factory=list)
-    """Ledgers of old properties that stay: they are of another subscription, or cannot be read and recorded."""
+    """Ledgers of old properties that stay: they are of another subscription, or cannot be recorded whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +163,9 @@ async def delete_old_ledgers(
             result.left_ledgers.append(ledger_id)
             continue
         if not is_bucket_of(metadata, result.topic, result.subscription):
+            result.left_ledgers.append(ledger_id)
+            continue
+        if options.record is not None and await close_bucket_ledger(cluster, metadata):
             result.left_ledgers.append(ledger_id)
             continue
         if options.record is not None:
