@@ -132,18 +132,23 @@ async def test_a_load_right_before_the_write_is_refused_or_reads_it(topic):
     assert (await buckets(topic) == (NEW,)) == (written is not None)
 
 
-async def test_a_topic_that_is_being_loaded_is_watched(topic, told):
-    """Its new ledger is open while no broker lists it: for the time of a load nothing is written."""
-    await load(topic)
+async def watched(topic, told):
+    """Write while nobody loads the topic, and be refused when a broker does; return what is said before the wait."""
     said = []
     found = await require_not_loaded(topic.cluster, [TOPIC], load_s=0.3, report=said.append)
-    assert "last ledger of 1 topics is open" in said[0]
     # Its broker had died: nobody loaded it.
     assert await write_cursor(topic.cluster, found[TOPIC], SUBSCRIPTION, replaced) is not None
     told.on_ask = lambda: told.loaded.add(TOPIC) if told.asked_count > 3 else None
     told.asked_count = 0
     with pytest.raises(TopicLoaded, match=f"is loaded by {told.url}"):
         await require_not_loaded(topic.cluster, [TOPIC], load_s=30)
+    return said[0]
+
+
+async def test_a_topic_that_is_being_loaded_is_watched(topic, told):
+    """Its new ledger is open while no broker lists it: for the time of a load nothing is written."""
+    await load(topic)
+    assert "last ledger of 1 topics is open" in await watched(topic, told)
 
 
 async def test_a_topic_whose_last_ledger_is_damaged_is_watched(topic, told):
@@ -151,14 +156,7 @@ async def test_a_topic_whose_last_ledger_is_damaged_is_watched(topic, told):
     last = await closed_ledger(topic)
     await topic.topic(TOPIC, {last: 5})
     await topic.set(topic.ledger_node(last), b"torn")
-    said = []
-    found = await require_not_loaded(topic.cluster, [TOPIC], load_s=0.3, report=said.append)
-    assert "watching them" in said[0]
-    assert await write_cursor(topic.cluster, found[TOPIC], SUBSCRIPTION, replaced) is not None
-    told.on_ask = lambda: told.loaded.add(TOPIC) if told.asked_count > 3 else None
-    told.asked_count = 0
-    with pytest.raises(TopicLoaded, match=f"is loaded by {told.url}"):
-        await require_not_loaded(topic.cluster, [TOPIC], load_s=30)
+    assert "watching them" in await watched(topic, told)
 
 
 async def test_without_brokers_nobody_loads(made):

@@ -307,12 +307,10 @@ def _take(changes: RecordedChanges, places: "dict[int, array[int]]", fact: dict[
             )
         case "refused":
             refused = (str(fact["path"]), int(fact["version"]))
-            at = len(changes.writes) - 1
-            while at >= 0 and (changes.writes[at].path, changes.writes[at].version) != refused:
-                at -= 1
-            if at < 0:
+            of_node = [at for at, write in enumerate(changes.writes) if (write.path, write.version) == refused]
+            if not of_node:
                 raise ValueError
-            del changes.writes[at]
+            del changes.writes[of_node[-1]]
         case "entry":
             ledger = int(fact["ledger"])
             if fact["entry"] == 0:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from delayed_tracker.bookkeeper.errors import DigestMismatch, EntryMissing, LedgerUnreadable, Unauthorized
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound
+from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata
 from delayed_tracker.cluster.address import Cluster
 from delayed_tracker.cluster.bucket_ledger import (
     close_bucket_ledger,
@@ -162,21 +163,28 @@ async def delete_old_ledgers(
         except LedgerMetadataInvalid:
             result.left_ledgers.append(ledger_id)
             continue
-        if not is_bucket_of(metadata, result.topic, result.subscription):
+        is_own = is_bucket_of(metadata, result.topic, result.subscription)
+        if not is_own or not await _is_recorded(cluster, metadata, options.record):
             result.left_ledgers.append(ledger_id)
             continue
-        if options.record is not None and await close_bucket_ledger(cluster, metadata):
-            result.left_ledgers.append(ledger_id)
-            continue
-        if options.record is not None:
-            try:
-                await options.record.deleted(metadata, read_bucket_ledger(cluster, ledger_id))
-            except (EntryMissing, DigestMismatch, LedgerUnreadable, Unauthorized):
-                # Also while its bookies are away: the other subscriptions are to be switched now.
-                result.left_ledgers.append(ledger_id)
-                continue
         options.at_point("old.recorded")
         await delete_bucket_ledger(cluster, ledger_id)
         options.report(f"ledger {ledger_id}: deleted")
         options.at_point("old.deleted")
         result.deleted_ledgers.append(ledger_id)
+
+
+async def _is_recorded(cluster: Cluster, metadata: LedgerMetadata, record: ChangeRecord | None) -> bool:
+    """Record an old ledger, if there is a record; return False if that needs what its bookies do not give now.
+
+    Other subscriptions are to be switched meanwhile, so that bookies that are away are not waited for.
+    """
+    if record is None:
+        return True
+    if await close_bucket_ledger(cluster, metadata):
+        return False
+    try:
+        await record.deleted(metadata, read_bucket_ledger(cluster, metadata.ledger_id))
+    except (EntryMissing, DigestMismatch, LedgerUnreadable, Unauthorized):
+        return False
+    return True

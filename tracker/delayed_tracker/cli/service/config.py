@@ -35,7 +35,7 @@ def config(path: Config = None, broker_conf: BrokerConf = None, overrides: Set =
 
 
 def index_settings_from(path: Config, overrides: Set, broker_conf: BrokerConf = None) -> Settings:
-    """Return the same settings, of which those about the index and its storage are used and looked at, and no others.
+    """Return the settings of :func:`settings_from`, of which those about the index and its storage alone are looked at.
 
     Raises:
         InvalidSettings: with every unknown key, and every bad value of these, and their origins.

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -75,7 +75,7 @@ async def tracker_page(
     after = _read_token(page_token) if page_token else None
     size = page_size or PAGE_SIZE_DEFAULT
     candidates = await registry.access.offload(_candidates, await registry.known_keys(), topic_prefix, after)
-    found = [key async for key in _first_visible(candidates, size + 1, visible)]
+    found = await _first_visible(candidates, size + 1, visible)
     bytes_left = registry.service_limits.message_bytes_max // 2
     rows: list[TrackerRow] = []
     for key in found[:size]:
@@ -107,18 +107,17 @@ def _candidates(keys: set[TrackerKey], topic_prefix: str, after: TrackerKey | No
     return sorted(key for key in keys if key.topic.startswith(topic_prefix) and (after is None or key > after))
 
 
-async def _first_visible(
-    keys: list[TrackerKey], count: int, visible: Callable[[str, str], bool]
-) -> AsyncIterator[TrackerKey]:
-    """Yield as many keys as wanted that the caller may see. Other tasks get their turn between portions of the rest."""
-    for start in range(0, len(keys), _DECISIONS_PER_TURN):
-        for key in keys[start : start + _DECISIONS_PER_TURN]:
-            if visible(*key):
-                yield key
-                count -= 1
-                if not count:
-                    return
-        await asyncio.sleep(0)
+async def _first_visible(keys: list[TrackerKey], count: int, visible: Callable[[str, str], bool]) -> list[TrackerKey]:
+    """Return as many keys as wanted that the caller may see. Other tasks get their turn between portions of the rest."""
+    found: list[TrackerKey] = []
+    for number, key in enumerate(keys, start=1):
+        if visible(*key):
+            found.append(key)
+            if len(found) == count:
+                break
+        if number % _DECISIONS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return found
 
 
 def _token(last: TrackerKey) -> str:

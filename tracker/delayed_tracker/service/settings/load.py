@@ -45,8 +45,6 @@ CONFIG_BYTES_MAX = 2**20
 _SLIP_SIMILARITY = 0.9
 """A key of a broker.conf that is at least this similar to a key of the service is a misspelling."""
 _DELAYED_DELIVERY = "delayeddelivery"
-_ENVIRONMENT = "environment "
-"""Origins of variables begin with this."""
 _KUBERNETES_VARIABLE = re.compile(r"TRACKER_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
 
 
@@ -114,6 +112,8 @@ class _Given:
     line: int | None = None
     bare: str | None = None
     """The whole line of the file if it has no assignment sign; else None."""
+    is_variable: bool = False
+    """True if it is of the environment, which other programs share."""
 
     @classmethod
     def of(cls, path: Path, row: Assignment) -> "_Given":
@@ -189,14 +189,14 @@ def _read_environment(environ: Mapping[str, str], given: dict[str, _Given], prob
             continue
         written = name.removeprefix(ENVIRONMENT_PREFIX)
         key = keys.get(_folded(written), written)
-        origin = f"{_ENVIRONMENT}{name}"
+        origin = f"environment {name}"
         if key in names:
             remedy = f"{names[key]} is set too: unset one of the two"
             shown = SETTING_KEYS[key].shown(environ[name]) if key in SETTING_KEYS else environ[name]
             problems.append(SettingProblem(origin, key, shown, remedy))
             continue
         names[key] = name
-        _take(_Given(origin, name, environ[name].strip()), key, given, problems)
+        _take(_Given(origin, name, environ[name].strip(), is_variable=True), key, given, problems)
 
 
 def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[SettingProblem]) -> None:
@@ -213,7 +213,7 @@ def _take(source: _Given, key: str, given: dict[str, _Given], problems: list[Set
     remedy = f"there is no such key{hint}"
     if source.bare is None:
         shown: str | None = SETTING_KEYS[nearest].shown(source.value) if nearest else source.value
-        if nearest is None and source.origin.startswith(_ENVIRONMENT):
+        if nearest is None and source.is_variable:
             shown = None  # another program's variable, maybe its password
         problems.append(SettingProblem(source.origin, key, shown, remedy, source.line))
         return
