@@ -12,7 +12,7 @@ from tests.bookkeeper.servers.cluster import Cluster
 from tests.bookkeeper.servers.fixtures import cluster, zookeeper
 from tests.cluster.brokers import ToldTopics, told_topics
 from tests.cluster.made_cluster import TOPIC, indexes_of, made_cluster
-from tests.cluster.publications import LEDGERS, store
+from tests.cluster.publication.publications import LEDGERS, store
 
 __all__ = ["cluster", "zookeeper"]
 

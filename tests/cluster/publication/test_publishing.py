@@ -29,7 +29,7 @@ from delayed_tracker.storage.protocol import SnapshotStore
 from tests.bookkeeper.servers.cluster import Cluster
 from tests.cluster.brokers import told_topics
 from tests.cluster.made_cluster import NOW_MS, SUBSCRIPTION, TOPIC, MadeCluster, indexes_of
-from tests.cluster.publications import (
+from tests.cluster.publication.publications import (
     LEDGERS,
     LIMITS,
     TRACKER,
@@ -261,7 +261,7 @@ async def test_killed_at_each_step(made: MadeCluster, tmp_path: Path, point: str
     await made.topic(TOPIC, LEDGERS)
     old = await made.bucket(indexes_of([1, 2, 3, 4]))
     await made.cursor([old])
-    worker = ["-m", "tests.cluster.publish_worker", made.address.text, url, str(tmp_path / "backup"), point]
+    worker = ["-m", "tests.cluster.publication.publish_worker", made.address.text, url, str(tmp_path / "backup"), point]
     ended = await asyncio.to_thread(subprocess.run, [sys.executable, *worker], check=False, capture_output=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     expected = sorted(indexes_of([1, 2, 3, 4]))

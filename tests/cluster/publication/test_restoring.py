@@ -14,7 +14,7 @@ from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from delayed_tracker.storage.maintenance.opening import opened_storage
 from delayed_tracker.storage.protocol import SnapshotStore
 from tests.cluster.made_cluster import SUBSCRIPTION, TOPIC, MadeCluster, indexes_of
-from tests.cluster.publications import LEDGERS, all_rows, ledger_ids, properties, published, store
+from tests.cluster.publication.publications import LEDGERS, all_rows, ledger_ids, properties, published, store
 
 pytestmark = pytest.mark.slow
 

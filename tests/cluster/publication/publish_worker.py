@@ -1,6 +1,6 @@
 """Process that publishes a storage until it kills itself at a named point.
 
-``python -m tests.cluster.publish_worker CLUSTER STORAGE BACKUP POINT``
+``python -m tests.cluster.publication.publish_worker CLUSTER STORAGE BACKUP POINT``
 """
 
 import asyncio
