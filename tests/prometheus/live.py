@@ -61,7 +61,8 @@ class Service:
             storage_url=f"faulty:seed=1;sqlite:{directory / name}.db",
             grpc_listen_address="127.0.0.1:0",
             http_listen_address="127.0.0.1:0",
-            shutdown_grace_ms=5_000,
+            # Where the storage is not closed in time, a service that is started again finds it in use.
+            shutdown_grace_ms=60_000,
             **settings,
         )
         self._server: TrackerServer | None = None

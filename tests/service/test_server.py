@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from delayed_tracker.core.values.errors import InvalidInput
+from delayed_tracker.files.lock_file import waiting_lock
 from delayed_tracker.service.process.health import LEDGER_SERVICE_NAME, SERVICE_NAME
 from delayed_tracker.service.process.listen import AddressInUse, AddressUnusable
 from delayed_tracker.service.server import BoundAddresses, TrackerServer, serve
@@ -27,6 +28,7 @@ from delayed_tracker.storage.errors import StorageFormatUnsupported, StorageInUs
 from delayed_tracker.storage.maintenance.copy_marker import begin_copy
 from delayed_tracker.storage.maintenance.working import Retries
 from delayed_tracker.storage.registry import open_storage
+from delayed_tracker.storage.sqlite.lock import lock_path_of
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.harness.settings import settings_of
@@ -272,11 +274,17 @@ async def test_stopping_twice_is_harmless():
 
 
 async def test_a_stop_without_grace_still_closes_everything(tmp_path: Path):
-    """With shutdownGraceMillis=0 nothing is waited for, and the storage is free afterwards."""
-    given = settings(shutdown_grace_ms=0, storage_url=f"sqlite:{tmp_path / 'tracker.db'}")
-    for _ in range(2):
-        async with running(given):
+    """With shutdownGraceMillis=0 nothing is waited for, and the storage is free soon afterwards."""
+    path = tmp_path / "tracker.db"
+
+    def until_free() -> None:
+        with waiting_lock(lock_path_of(path)):
             pass
+
+    for _ in range(2):
+        async with running(settings(shutdown_grace_ms=0, storage_url=f"sqlite:{path}")):
+            pass
+        await asyncio.to_thread(until_free)
 
 
 async def test_ready_file_that_cannot_be_written_stops_the_start(tmp_path: Path):
