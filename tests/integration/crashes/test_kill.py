@@ -72,11 +72,17 @@ async def work_until_killed(
 
 
 async def drain(dispatcher: Dispatcher, session: TrackerSession) -> None:
-    """Deliver all that is due within the load's short deadlines, and what a kill brings back of the finished messages."""
-    came = True
+    """Deliver all that is due within the load's short deadlines, and what a kill brings back of the finished messages.
+
+    A poll may end with nothing while segments with due messages are still being loaded.
+    """
+    is_due = True
     async with asyncio.timeout(DRAIN_S):
-        while came or dispatcher.due_soon - dispatcher.finished:
+        while is_due or dispatcher.due_soon - dispatcher.finished:
             came = await dispatcher.deliver_once(session, wait_ms=500) > 0
+            stats = await session.stats()
+            due_at_ms = stats.next_delivery_at_ms
+            is_due = came or (due_at_ms is not None and due_at_ms <= stats.server_time_ms)
 
 
 async def audit(dispatcher: Dispatcher, session: TrackerSession) -> None:
