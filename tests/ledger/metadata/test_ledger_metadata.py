@@ -85,6 +85,16 @@ def test_version_1_is_lines(last_line, state, last_entry_id):
     assert metadata.segments[1][1] == ("bk1:3181", "bk2:3181", "bk4:3181")
 
 
+@pytest.mark.parametrize("claimed", [2**32, 2**63 - 1, 10**40])
+def test_a_last_entry_that_no_ledger_can_have(claimed):
+    """A last entry above 32 bits is damage, which names the entry: what follows would be read for ever."""
+    lines = b"2\n3\n777\n0\tbk1:3181\tbk2:3181\tbk3:3181\n%d\tCLOSED\n" % claimed
+    with pytest.raises(
+        MetadataInvalid, match=f"ledger 5 claims entry {claimed}, and entry ids end at 4294967295; restore"
+    ):
+        parse_ledger_metadata(5, HEADER + b"1\n" + lines)
+
+
 @pytest.mark.parametrize("version", [b"4", b"0", b"99999999999999999999", b"x", b"", b"-1", b"\xff"])
 def test_unknown_versions_are_refused(version):
     """An unknown version is refused with the ledger, the version, and the known versions."""

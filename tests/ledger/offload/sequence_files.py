@@ -62,12 +62,15 @@ def block(keys: Sequence[int], values: Sequence[bytes]) -> bytes:
     return ESCAPE + SYNC + vint(len(keys)) + b"".join(vint(len(stream)) + stream for stream in packed)
 
 
-def ledger_metadata(payloads: Sequence[bytes], managed_ledger: str = "lab/main/persistent/orders") -> bytes:
+def ledger_metadata(
+    payloads: Sequence[bytes], managed_ledger: str = "lab/main/persistent/orders", *, last_entry_id: int | None = None
+) -> bytes:
+    """Return metadata of a closed ledger; ``last_entry_id`` is what they claim, if that is not the last payload."""
     parsed = LedgerMetadataFormat(
         quorumSize=1,
         ensembleSize=1,
         length=sum(map(len, payloads)),
-        lastEntryId=len(payloads) - 1,
+        lastEntryId=len(payloads) - 1 if last_entry_id is None else last_entry_id,
         state=LedgerMetadataFormat.CLOSED,
         digestType=LedgerMetadataFormat.CRC32C,
         ctime=1_700_000_000_000,

@@ -265,6 +265,10 @@ METADATA = ledger_metadata(FEW)
         (index([(0, 1, 0)], 500, b"\xff"), "does not parse"),
         (index([(0, 1, 0)], 500, b""), "lacks required fields"),
         (index([(0, 1, 0)], 500, ledger_metadata([])), "only closed ledgers"),
+        (
+            index([(0, 1, 0)], 500, ledger_metadata([], last_entry_id=2**63 - 1)),
+            "claims entry 9223372036854775807, and entry ids end at 4294967295",
+        ),
         (index([(0, 1, 0), (9, 2, 200)], 400, METADATA), "begins with entry 9, the ledger ends with entry 3"),
         (index([(0, 1, 0)], 501, METADATA), "has 400 bytes, its index says 501"),
     ],

@@ -53,6 +53,24 @@ def test_walking_sequence_records(entries, tail, framed, first):
     assert stopped <= len(content)
 
 
+@pytest.mark.parametrize("first", [-1, 0])
+@pytest.mark.parametrize("last", [2**63 - 2, 2**63 - 1])
+def test_claimed_last_entries_up_to_the_largest_number(first, last):
+    """However many entries metadata claim, the rows are those that the octets have."""
+    entries = [b"%d" % number for number in range(5_000)]
+    blob = b"".join(blob_record(first + number, entry) for number, entry in enumerate(entries))
+    starts, ends, stopped, status = same(kernels.walk_blob_records, octets(blob), 0, len(blob), first, last, 0)
+    assert [blob[start:end] for start, end in zip(starts, ends, strict=True)] == entries
+    assert (stopped, status) == (len(blob), kernels.CUT)
+
+    file = b"".join(record(first + number, entry) for number, entry in enumerate(entries))
+    starts, ends, stopped, status = same(
+        kernels.walk_sequence_records, octets(file), 0, len(file), octets(SYNC), first, last, 1
+    )
+    assert [file[start:end] for start, end in zip(starts, ends, strict=True)] == entries
+    assert (stopped, status) == (len(file), kernels.CUT)
+
+
 @given(lengths=st.lists(st.integers(0, 2**31 - 1), max_size=9), extra=noise)
 def test_reading_lengths(lengths, extra):
     """Lengths of every width are read, and remaining or invalid bytes are an error."""

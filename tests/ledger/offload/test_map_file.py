@@ -10,15 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.ledger.errors import LedgerFileInvalid
+from delayed_tracker.ledger.offload.local_file import open_local_file
 from delayed_tracker.ledger.offload.map_file import MapFileLedger, open_map_file
 from delayed_tracker.ledger.offload.map_file_index import open_index
 from delayed_tracker.ledger.offload.map_file_source import open_map_files
 from delayed_tracker.ledger.offload.recent_rows import RecentRows
-from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.offload.sequence_file import Compression, next_sync
 from delayed_tracker.ledger.queries.verify import verify_topics
 from tests.ledger.harness.log_files import flipped, message
 from tests.ledger.offload.damage import assert_all_told, assert_right_or_bad
-from tests.ledger.offload.sequence_files import SYNC, MapFileWriter, block, header, record, text
+from tests.ledger.offload.sequence_files import (
+    ESCAPE,
+    SYNC,
+    MapFileWriter,
+    block,
+    header,
+    ledger_metadata,
+    record,
+    text,
+)
 
 ALL = pytest.mark.parametrize("compression", list(Compression))
 PAYLOADS = [message(payload=b"%d" % number * (number % 3)) for number in range(6)]
@@ -231,6 +241,10 @@ def test_a_value_that_does_not_begin_with_its_length(tmp_path, value):
         (header(Compression.NONE) + record(-1, b"\xff"), "does not parse"),
         (header(Compression.NONE) + record(-1, b""), "lacks required fields"),
         (header(Compression.NONE) + record(0, b"x"), "the ledger's metadata"),
+        (
+            header(Compression.NONE) + record(-1, ledger_metadata([], last_entry_id=2**63 - 2)),
+            "claims entry 9223372036854775806, and entry ids end at 4294967295",
+        ),
     ],
 )
 def test_no_map_file_of_a_ledger(tmp_path, content, says):
@@ -239,6 +253,33 @@ def test_no_map_file_of_a_ledger(tmp_path, content, says):
     with pytest.raises(LedgerFileInvalid, match=says) as error:
         opened(tmp_path)
     assert str(tmp_path / "data") in error.value.message
+
+
+@ALL
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_a_file_that_becomes_shorter(tmp_path, compression, share, long_ledger):
+    """The error for a file that was cut while it was open names the file and both sizes; no read waits for its bytes."""
+    writer = MapFileWriter(long_ledger, compression)
+    writer.index = None
+    ledger = opened(writer.save(tmp_path))
+    data = tmp_path / "data"
+    size = int(share * len(writer.data))
+    with data.open("r+b") as file:
+        file.truncate(size)
+    with pytest.raises(
+        LedgerFileInvalid, match=f"data ends at byte {size} and had {len(writer.data)} bytes when it was opened"
+    ):
+        list(ledger.scan(0, 699))
+
+
+def test_a_search_in_a_file_that_becomes_shorter(tmp_path):
+    """A search for the next sync mark ends where the file does."""
+    path = tmp_path / "data"
+    path.write_bytes(bytes(100_000))
+    file = open_local_file(path)
+    path.write_bytes(bytes(50_000))
+    with pytest.raises(LedgerFileInvalid, match="ends at byte 50000 and had 100000 bytes"):
+        next_sync(file, ESCAPE + SYNC, 0)
 
 
 def test_a_directory_without_data(tmp_path):

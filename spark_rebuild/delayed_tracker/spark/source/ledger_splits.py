@@ -20,6 +20,9 @@ from delayed_tracker.ledger.topic.topic_log import Ledger
 _ENTRY_BYTES: Final = 256
 """Assumed bytes of an entry if the size of the ledger is unknown."""
 
+_RANGES_MAX: Final = 10_000
+"""Most ranges of one ledger: its metadata may be damaged, and claim any number of entries and bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerRange:
@@ -34,14 +37,14 @@ class LedgerRange:
 
 
 def ranges_of(topic: str, ledger: Ledger, part_bytes: int) -> Iterator[LedgerRange]:
-    """Yield a ledger in ranges of about ``part_bytes``, ascending; nothing for an empty ledger."""
+    """Yield a ledger in ranges of about ``part_bytes``, ascending, or in 10,000; nothing for an empty ledger."""
     count = ledger.last_entry_id + 1
     if not count:
         return
     size_bytes = ledger.payload_bytes or _ENTRY_BYTES * count
     if isinstance(ledger, AbsentLedger):
         size_bytes = 1
-    part_count = max(1, min(count, round(size_bytes / part_bytes)))
+    part_count = max(1, min(count, round(size_bytes / part_bytes), _RANGES_MAX))
     starts = np.linspace(0, count, part_count + 1).astype(np.int64)[:-1]
     if isinstance(ledger, BlobLedger):
         # A block can only be read from its beginning.

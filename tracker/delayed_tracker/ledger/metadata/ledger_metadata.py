@@ -5,6 +5,7 @@ from typing import Final
 
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid
 from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerMetadata, LedgerState, parse
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX
 from delayed_tracker.ledger.errors import MetadataInvalid
 
 __all__ = ["LedgerMetadata", "LedgerState", "ledger_paths", "parse_ledger_metadata"]
@@ -31,6 +32,12 @@ def parse_ledger_metadata(ledger_id: int, stored: bytes) -> LedgerMetadata:
         MetadataInvalid: not such a value, a version this program does not know, or damaged.
     """
     try:
-        return parse(ledger_id, stored)
+        metadata = parse(ledger_id, stored)
     except LedgerMetadataInvalid as error:
         raise MetadataInvalid(f"{error.message}; take the dump again") from error
+    if metadata.last_entry_id > ENTRY_ID_MAX:
+        raise MetadataInvalid(
+            f"metadata of ledger {ledger_id} claims entry {metadata.last_entry_id}, and entry ids end at {ENTRY_ID_MAX}; restore "
+            "it from a copy"
+        )
+    return metadata

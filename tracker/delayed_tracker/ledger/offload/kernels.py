@@ -41,8 +41,9 @@ def walk_blob_records(  # noqa: PLR0917  kernels take no keywords
         seen_behind: bytes that must be present behind a record for it to count; 0 if the block ends at ``end``.
     Returns: starts and ends of the entries, the offset at which the walk stopped, and the reason.
     """
-    # Room for the most records that can follow; pages that are not written to use no memory.
-    room = max(0, min((end - start) // 12, last_entry_id - first_entry_id + 1))
+    # Room for the most records that can follow, whatever ids the metadata claims; pages that are not written to use no
+    # memory.
+    room = max(0, (end - start) // 12)
     starts = np.empty(room, np.int64)
     ends = np.empty(room, np.int64)
     count = 0
@@ -100,7 +101,7 @@ def walk_sequence_records(  # noqa: PLR0917  kernels take no keywords
             behind the length.
     Returns: starts and ends of the values, the offset at which the walk stopped, and the reason.
     """
-    room = max(0, min((end - start) // 16, last_key - first_key + 1))
+    room = max(0, (end - start) // 16)
     starts = np.empty(room, np.int64)
     ends = np.empty(room, np.int64)
     count = 0

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX
 from delayed_tracker.ledger.errors import LedgerFileInvalid
 from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1.ledger_metadata_pb2 import LedgerMetadataFormat
@@ -41,6 +42,7 @@ def parse_segment(stored: bytes, where: str) -> LedgerSegment:
             f"{where}: the ledger's metadata is that of a ledger in state {parsed.state} with last entry "
             f"{parsed.lastEntryId}; only closed ledgers with entries are offloaded"
         )
+    _require_entry_id(parsed.lastEntryId, where)
     custom = {entry.key: entry.value for entry in parsed.customMetadata}
     name = custom.get(_MANAGED_LEDGER, b"").decode("utf-8", "replace")
     topic = TopicName.of_managed_ledger(name)
@@ -62,6 +64,15 @@ def parse_streamed_segment(stored: bytes, where: str) -> tuple[int, LedgerSegmen
     if not parsed.IsInitialized():
         raise LedgerFileInvalid(f"{where}: the ledger's metadata lacks required fields")
     ended = parsed.entries > 0
+    if ended:
+        _require_entry_id(parsed.entries - 1, where)
     return parsed.ledger_id, LedgerSegment(
         parsed.entries - 1 if ended else None, parsed.size if ended else None, topic=None
     )
+
+
+def _require_entry_id(last_entry_id: int, where: str) -> None:
+    if last_entry_id > ENTRY_ID_MAX:
+        raise LedgerFileInvalid(
+            f"{where}: the ledger's metadata is damaged: it claims entry {last_entry_id}, and entry ids end at {ENTRY_ID_MAX}"
+        )

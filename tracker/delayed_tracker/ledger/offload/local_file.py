@@ -3,6 +3,7 @@
 ``.<name>.crc`` is "crc", a zero byte, the chunk size i32 (512), and the CRC-32 u32 of each chunk of the file.
 """
 
+import os
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,13 +66,22 @@ class LocalFile:
         Args:
             start: 0 or more.
             end: may lie behind the end of the file.
+        Raises:
+            LedgerFileInvalid: the file has become shorter since it was opened.
+            OSError: the file cannot be read.
         """
         if self._sums is not None:
             start -= start % self._chunk_bytes
             end += -end % self._chunk_bytes
         with self.path.open("rb") as opened:
             opened.seek(start)
-            buffer = opened.read(max(0, min(end, self.size_bytes) - start))
+            wanted = max(0, min(end, self.size_bytes) - start)
+            buffer = opened.read(wanted)
+            if len(buffer) < wanted:
+                raise LedgerFileInvalid(
+                    f"{self.path} ends at byte {opened.seek(0, os.SEEK_END)} and had {self.size_bytes} bytes when it was opened; "
+                    "read the ledger again once nothing writes to it"
+                )
         return Piece(buffer, start, self._damaged(buffer, start), self._chunk_bytes)
 
     def _damaged(self, buffer: bytes, start: int) -> Int64Array:
