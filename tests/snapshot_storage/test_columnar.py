@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from delayed_tracker.core.rules.seal import SealedIndexes
 from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments, join_segments
-from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Position
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, INT63_MAX, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.storage.codec import columnar, pulsar
@@ -291,6 +291,7 @@ def test_metadata_cut_short(at):
         (13, "<B", 64, "row counts: width 64"),
         (14, "<q", -5, "row counts: width 1 and base -5"),
         (14, "<q", 3, "row counts: they sum to 6 where the bitmap has 4 positions"),
+        (14, "<q", 5, "row counts: one is [0-9]+ where the bitmap has 4 positions"),
         (35, "<B", 9, "spans|bitmap"),
     ],
 )
@@ -300,6 +301,16 @@ def test_a_wrong_field_of_metadata_is_named(offset, form, value, fault):
     struct.pack_into(form, entry, offset, value)
     with pytest.raises(SnapshotCorrupt, match=rf"(?:{fault}).*; rebuild it from the ledgers"):
         decode_metadata(bytes(entry))
+
+
+def test_row_counts_with_a_sum_that_wraps_around():
+    """Row counts of which the sum of 64 bits is that of the bitmap are refused."""
+    bits = PositionBitmap.of(PositionColumns.of([(5, 1)]))
+    count, zeros = np.array([INT63_MAX, INT63_MAX, 3]), np.zeros(3, np.int64)
+    assert int(count.sum()) == len(bits)
+    entry = columnar.encode_metadata(SegmentBounds(count, zeros, zeros), bits)
+    with pytest.raises(SnapshotCorrupt, match=rf"row counts: one is {INT63_MAX} where the bitmap has 1 positions"):
+        decode_metadata(entry)
 
 
 @given(st.binary(max_size=80))

@@ -17,7 +17,9 @@ from tests.snapshot_storage.strategies import position_bits, segment_bounds
 
 @given(segment_bounds(), position_bits, st.integers(0, 2**63 - 1))
 def test_round_trip(bounds, bits, snapshot_bytes):
-    """Any bounds, ascending or not, and any positions are decoded as encoded."""
+    """Any bounds, ascending or not, and any positions in them are decoded as encoded."""
+    if not len(bounds):
+        bits = PositionBitmap()
     decoded = decode_summary(encode_summary(bounds, bits, snapshot_bytes))
     for name in ("count", "min_deliver_at_ms", "max_deliver_at_ms"):
         assert getattr(decoded.groups.bounds, name).tolist() == getattr(bounds, name).tolist()
@@ -61,6 +63,15 @@ def test_groups_without_segments_are_damage():
     stored[13:17] = bytes(4)
     with pytest.raises(SnapshotCorrupt, match="its groups have no segments"):
         decode_summary(bytes(stored))
+
+
+def test_positions_without_segments_are_damage():
+    """A summary with positions and no segments is refused: recovery would take its bucket for drained and delete it."""
+    none = np.zeros(0, np.int64)
+    bits = PositionBitmap.of(PositionColumns.of([(5, 1), (5, 2)]))
+    stored = encode_summary(SegmentBounds(none, none, none), bits, 68)
+    with pytest.raises(SnapshotCorrupt, match="it has 2 positions in no segment; read the snapshot instead"):
+        decode_summary(stored)
 
 
 def _example() -> bytes:

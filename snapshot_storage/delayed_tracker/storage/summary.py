@@ -95,6 +95,8 @@ def decode_summary(stored: bytes) -> BucketSummary:
     most = least + span
     if bool(((count < 0) | (span < 0) | (least < 0) | (most < least)).any()):
         raise _corrupt(stored, "a value is out of range")
+    if not segment_count and len(bits):
+        raise _corrupt(stored, f"it has {len(bits)} positions in no segment")
     if max(bits.ledgers(), default=0) > INT63_MAX:
         raise _corrupt(stored, "a ledger id is out of range")
     bounds = SegmentBounds(count, least, most)

@@ -66,6 +66,19 @@ def test_positions_may_be_asked_for_in_any_order():
     assert lookup.contains(PositionColumns(ledger[::-2], entry[::-2])).tolist() == model[::-2]
 
 
+@pytest.mark.parametrize("has_runs", [False, True])
+@pytest.mark.parametrize("count", [2**16 - 1, 2**16])
+def test_a_bitmap_may_have_every_container(has_runs, count):
+    """An entry in each of the 65,536 containers is found, and its neighbour is not."""
+    bitmap = BitMap(np.arange(count, dtype=np.uint32) << 16)
+    if has_runs:
+        bitmap.add_range(0, 100)
+        bitmap.run_optimize()
+    chunks = [1, 2**15, count - 1]
+    assert found(lookup_of({7: bitmap}), 7, [chunk << 16 for chunk in chunks]) == [True] * 3
+    assert found(lookup_of({7: bitmap}), 7, [chunk << 16 | 1 for chunk in chunks]) == [False] * 3
+
+
 def test_a_lookup_of_nothing_holds_nothing():
     """A lookup of no bitmaps, or of empty ones, contains nothing."""
     for bitmaps in ({}, {3: BitMap()}):

@@ -167,6 +167,9 @@ def decode_metadata(entry: bytes) -> SnapshotMetadata:
         raise _corrupt(f"bitmap: {error.remedy}") from error
     if max(positions.ledgers(), default=0) > INT63_MAX:
         raise _corrupt(f"bitmap: ledger ids go up to {INT63_MAX}")
+    # First each count by itself, because the sum of larger ones could wrap around.
+    if int(count.max(initial=0)) > len(positions):
+        raise _corrupt(f"row counts: one is {int(count.max())} where the bitmap has {len(positions)} positions")
     if bool((count < 1).any()) or int(count.sum()) != len(positions):
         raise _corrupt(f"row counts: they sum to {int(count.sum())} where the bitmap has {len(positions)} positions")
     bounds = _bounds(count, first, gaps, spans)

@@ -182,6 +182,12 @@ def _pair(octets: UInt8Array, at: Int) -> Int:
 
 
 @jitable(forceinline=True)
+def _four(octets: UInt8Array, at: Int) -> Int:
+    """Return the value of four octets, the lowest one first: a bitmap may have 65,536 containers."""
+    return _pair(octets, at) | _pair(octets, at + 2) << 16
+
+
+@jitable(forceinline=True)
 def _first_place(ledger: Int, high: Int, mask: Int) -> Int:
     """Return the first slot to probe in a container table: the last bits of a product that fits in 63 bits."""
     mixed = ((ledger ^ ledger >> 24 ^ ledger >> 48) & 0xFF_FFFF) * 0x9E37_79B1 + high * 0x85EB_CA77
@@ -202,7 +208,7 @@ def container_table(octets: UInt8Array, begins: Int64Array, ledger_id: Int64Arra
     """
     count = np.int64(0)
     for at in begins:
-        count += 1 + _pair(octets, at + 2) if _pair(octets, at) == _COOKIE_RUNS else _pair(octets, at + 4)
+        count += 1 + _pair(octets, at + 2) if _pair(octets, at) == _COOKIE_RUNS else _four(octets, at + 4)
     size = np.int64(2)
     while size < 2 * count:
         size *= 2
@@ -216,7 +222,7 @@ def container_table(octets: UInt8Array, begins: Int64Array, ledger_id: Int64Arra
             keys = flags + (containers + 7) // 8
             body = keys + 4 * containers + (4 * containers if containers >= _OFFSETS_FROM else 0)
         else:
-            containers = _pair(octets, at + 4)
+            containers = _four(octets, at + 4)
             flags = at
             keys = at + 8
             body = keys + 8 * containers
