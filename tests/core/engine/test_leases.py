@@ -42,6 +42,22 @@ def test_an_id_that_has_ended_is_known():
     assert table.held_by(1, positions((1, 0))).tolist() == [False]
 
 
+def test_a_lease_keeps_its_own_rows_in_memory_and_no_others():
+    """Polls take slices of large blocks, which one lease of a few rows would keep as long as it lasts."""
+    block = IndexColumns.of([(5, 1, entry) for entry in range(1_000)])
+    table = LeaseTable(TrackerLimits())
+    taken = block.take(slice(0, 20))
+    first = table.grant(taken, 100)
+    table.divide(first, [taken.take(slice(0, 10)), taken.take(slice(10, 20))])
+    table.grant(block.take(slice(20, 30)), 100)
+    for entry in (0, 10, 20):
+        lease = table.holder(Position(1, entry))
+        assert lease is not None
+        assert [next(iter(lease.indexes)), len(lease.indexes)] == [(5, 1, entry), 10]
+        for column in (lease.indexes.deliver_at_ms, lease.indexes.ledger_id, lease.indexes.entry_id):
+            assert column.base is None
+
+
 def test_a_lease_ends_at_its_expiry_and_not_before():
     """A lease has ended at the exact moment of its expiry."""
     table = granted(100)

@@ -11,7 +11,7 @@ from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.service.harness.rpc import REF, add, opened
-from tests.service.harness.shell import elapse, failing, running_service, settle, until
+from tests.service.harness.shell import as_time_passes, elapse, failing, running_service, settle, until
 
 WINDOW = 10
 EACH = 4
@@ -72,6 +72,31 @@ async def test_polls_that_wait_hand_off_no_more_than_the_window(service, log, mo
         assert WINDOW <= taken == service.registry.log.unwritten_removed_count < WINDOW + EACH
     await elapse(service.clock, 10_000)
     assert sum(await asyncio.gather(*polls)) == 40
+
+
+async def test_one_commit_lets_through_no_more_than_the_window(log, monkeypatch):
+    """A commit wakes all polls that wait for room, and the first of them may fill the window again."""
+    append, commits = log.append, [asyncio.Event(), asyncio.Event()]
+    held = iter(commits)
+
+    async def append_later(*arguments, **named):
+        if (commit := next(held, None)) is not None:
+            await commit.wait()
+        return await append(*arguments, **named)
+
+    limits = ServiceLimits(consumption_window_positions=WINDOW, consumption_window_ms=60_000)
+    async with running_service(add_log=log, service_limits=limits) as service:
+        _, polls = await waiting_hand_offs(service, 20)
+        monkeypatch.setattr(log, "append", append_later)
+        await elapse(service.clock, 2_000)
+        await until(lambda: sum(poll.done() for poll in polls) == TAKERS)
+        commits[0].set()
+        await until(lambda: sum(poll.done() for poll in polls) > TAKERS)
+        await settle()
+        unwritten = service.registry.log.unwritten_removed_count
+        commits[1].set()
+        assert sum(await as_time_passes(service.clock, asyncio.gather(*polls), step_ms=50)) == 20 * EACH
+        assert WINDOW <= unwritten < WINDOW + EACH
 
 
 async def test_a_poll_with_a_lease_does_not_wait_behind_a_hand_off(service, log, monkeypatch):

@@ -6,9 +6,10 @@ import dataclasses
 import pytest
 from structlog.testing import capture_logs
 
-from delayed_tracker.core.values.columns import PositionColumns
+from delayed_tracker.core.values.columns import Position, PositionColumns
 from delayed_tracker.service.clock import ManualClock
 from delayed_tracker.service.errors import TrackerKey
+from delayed_tracker.service.storage.degradation import degradation_of
 from delayed_tracker.service.telemetry.storage_log import (
     CHECKPOINT_FAILED,
     DELETE_FAILED,
@@ -160,6 +161,48 @@ async def test_a_recovery_and_a_checkpoint_that_fail_are_told(registry, storage,
             await elapse(clock, 1_000)
             assert isinstance(opening.exception(), StorageUnavailable)
     assert len(of(logs, RECOVERY_FAILED)) == 1
+
+
+@pytest.mark.parametrize("pause_ms", range(1_000, 2_000, 100))
+async def test_a_failed_store_of_what_is_consumed_does_not_last(registry, storage, clock, epoch, pause_ms):
+    """A service is not degraded any more once nothing is left of what could not be stored."""
+    storage.before["create_bucket_snapshot"] = failing(*DOWN * 1_000)
+    sealed(registry, epoch, clock)
+    await elapse(clock, pause_ms)
+    assert degradation_of(registry.log, registry.access.failures) == "snapshots are not stored (trackers: 1)"
+    registry.host(KEY).advance_mark_delete(epoch, Position(2, 0))
+    await elapse(clock, 2_000)
+    assert degradation_of(registry.log, registry.access.failures) == ""
+
+
+@pytest.mark.parametrize("pause_ms", range(3_500, 4_500, 100))
+async def test_a_failed_load_of_what_is_consumed_does_not_last(registry, storage, clock, epoch, pause_ms):
+    """The same for segments that could not be loaded."""
+    sealed(registry, epoch, clock, delay_ms=5_000)
+    await settle()
+    storage.before["get_bucket_snapshot_segments"] = failing(*DOWN * 1_000)
+    await elapse(clock, pause_ms)
+    assert degradation_of(registry.log, registry.access.failures) == "segments are not loaded (trackers: 1)"
+    registry.host(KEY).advance_mark_delete(epoch, Position(2, 0))
+    await elapse(clock, 2_000)
+    assert degradation_of(registry.log, registry.access.failures) == ""
+
+
+def test_failures_of_trackers_that_are_not_open_are_bounded():
+    """Anybody may ask for trackers of any name while the storage is away; the last thousand are known."""
+    clock = ManualClock()
+    log = FailureLog(clock, retry_ms=1_000)
+    keys = [TrackerKey(f"topic-{number}", "s") for number in range(2_500)]
+    log.failed(keys[0], STORE_FAILED, DOWN[0])
+    for key in [*keys, keys[1_600]]:
+        log.failed(key, RECOVERY_FAILED, DOWN[0], retried=False)
+    assert log.lasting_count(RECOVERY_FAILED) == 1_000
+    assert [log.lasts(keys[number]) for number in (0, 1, 1_499, 1_500, 2_499)] == [True, False, False, True, True]
+    log.failed(TrackerKey("another", "s"), RECOVERY_FAILED, DOWN[0], retried=False)
+    assert [log.lasts(keys[number]) for number in (1_500, 1_600)] == [False, True]
+    for key in keys:
+        log.succeeded(key, RECOVERY_FAILED)
+    assert [log.lasting_count(event) for event in (RECOVERY_FAILED, STORE_FAILED)] == [1, 1]
 
 
 def test_an_outage_of_all_trackers_is_a_hundred_lines_a_minute():

@@ -573,6 +573,16 @@ class TrackerCore:
         """Positions that recovery has brought back, less those that it dropped."""
         return self._state.counters.recovered
 
+    @property
+    def has_failed_stores(self) -> bool:
+        """True if a snapshot could not be stored, and is still to be. O(seals that are not stored yet)."""
+        return self._lifecycle.fallback_count > 0
+
+    @property
+    def has_failed_loads(self) -> bool:
+        """True if a load of segments failed and is to be repeated, or if one is in flight that may have failed before. O(1)."""
+        return self._state.segments.next_retry_ms() is not None or self._lifecycle.loads.in_flight_count > 0
+
     def stats(self) -> TrackerStats:
         """Return sizes and counters."""
         return tracker_stats(self._upkeep.for_reading(), replay_required=self._lifecycle.replay_required)

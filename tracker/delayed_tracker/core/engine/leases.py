@@ -165,10 +165,11 @@ class LeaseTable:
         """Lease rows that are not leased; return the id of the lease, higher than all before."""
         self.ended.forget(indexes.positions)
         self._last_id += 1
-        self._begin(self._last_id, indexes, expires_at_ms)
+        self._begin(self._last_id, indexes.copy(), expires_at_ms)
         return self._last_id
 
     def _begin(self, lease_id: int, indexes: IndexColumns, expires_at_ms: int) -> None:
+        """Begin a part of a lease. It keeps ``indexes``, so they must not be a slice of what was handed out together."""
         self._last_part += 1
         lease = Lease(lease_id, self._last_part, expires_at_ms, indexes)
         self._parts_bytes += lease.nbytes
@@ -210,7 +211,7 @@ class LeaseTable:
         """Split a lease that was just granted into one for each part of its rows; return their ids."""
         (lease,) = self._leases[lease_id]
         self._end_untouched(lease)
-        self._begin(lease_id, parts[0], lease.expires_at_ms)
+        self._begin(lease_id, parts[0].copy(), lease.expires_at_ms)
         return [lease_id, *(self.grant(part, lease.expires_at_ms) for part in parts[1:])]
 
     def require_issued(self, lease_id: int) -> None:

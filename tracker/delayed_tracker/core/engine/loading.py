@@ -154,6 +154,11 @@ class SegmentLoads:
         """True if one more load may be in flight; else the result of one asks for the next."""
         return len(self._in_flight) < self._state.limits.loads_in_flight_max
 
+    @property
+    def in_flight_count(self) -> int:
+        """Loads that were requested and have not ended. O(1)."""
+        return len(self._in_flight)
+
     def _must_wait(self, min_ms: int) -> bool:
         """Return True if a tracker without room has to hand out rows before it may read one with this deadline."""
         return not self.share.urgent_room and self._comes_sooner(min_ms)

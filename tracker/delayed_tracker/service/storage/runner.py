@@ -271,13 +271,14 @@ class EffectRunner:
             except StorageError as error:
                 self.writer.failed(STORE_FAILED, error, bucket_id=ids[0], position_count=len(effect.frozen))
                 return False
+            # First, because the step that takes the result forgets failures that nothing is left of.
+            self._access.failures.succeeded(self._key, STORE_FAILED)
             known = self._results.apply(stored_result(effect.effect_id, ids, prepared))
             self._note_forgotten(known=known)
             if known:
                 self._counters.snapshots_stored += len(ids)
                 self._counters.snapshots_split += len(ids) > 1
                 self._succeeded("create", begun_ms, ids[0], count=len(ids))
-                self._access.failures.succeeded(self._key, STORE_FAILED)
             else:
                 await self.writer.undo(ids)
         return True

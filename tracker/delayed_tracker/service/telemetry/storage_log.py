@@ -39,6 +39,9 @@ LOG_BROKEN: Final = "add log broken, nothing is written to it until the service 
 LOG_WORKS_AGAIN: Final = "add log works again"
 LOG_NOT_CUT: Final = "add log not cut"
 
+_NOT_RECOVERED_MAX: Final = 1_000
+"""Trackers whose recovery failed, and that are not open, of which the log knows at most."""
+
 LINES_MAX: Final = 100
 """Lines of one kind in a minute, of all trackers together."""
 SLOW_LINES_MAX: Final = 10
@@ -60,12 +63,17 @@ class _Failing:
 
 
 class FailureLog:
-    """Log of the failures that last now, for all trackers. It stores nothing about trackers without failures."""
+    """Log of the failures that last now, for all trackers. It stores nothing about trackers without failures.
+
+    Of trackers that are not open, because their recovery failed, it knows the last 1,000.
+    """
 
     def __init__(self, clock: Clock, *, retry_ms: int) -> None:
         self._clock = clock
         self._retry_ms = retry_ms
         self._lasting: dict[TrackerKey, dict[str, _Failing]] = {}
+        self._not_recovered: dict[TrackerKey, None] = {}
+        """In the order of their last failures. Nothing else bounds them: anybody may ask for trackers of any name."""
         self._budget = LogRateLimiter(clock, lines_max=LINES_MAX, left_out=_left_out)
 
     def failed(
@@ -86,6 +94,11 @@ class FailureLog:
         if failing is None:
             failing = kinds[event] = _Failing(now_ms, 0, 0, now_ms - REPEATED_AFTER_MS)
         failing.attempts += 1
+        if event == RECOVERY_FAILED:
+            self._not_recovered.pop(key, None)
+            self._not_recovered[key] = None
+            if len(self._not_recovered) > _NOT_RECOVERED_MAX:
+                self.forget(next(iter(self._not_recovered)), RECOVERY_FAILED)
         if now_ms - failing.logged_at_ms < REPEATED_AFTER_MS:
             failing.suppressed += 1
             return
@@ -110,10 +123,9 @@ class FailureLog:
     def succeeded(self, key: TrackerKey, event: str) -> None:
         """Record a success. If a failure was recorded before, log its end."""
         kinds = self._lasting.get(key)
-        if kinds is None or (failing := kinds.pop(event, None)) is None:
+        if kinds is None or (failing := kinds.get(event)) is None:
             return
-        if not kinds:
-            del self._lasting[key]
+        self.forget(key, event)
         if not self._budget.allows(_WORKS_AGAIN):
             return
         _log.info(
@@ -129,9 +141,19 @@ class FailureLog:
         """Return the number of trackers for which a kind of failure lasts. O(trackers with failures)."""
         return sum(event in kinds for kinds in self._lasting.values())
 
-    def forget(self, key: TrackerKey) -> None:
-        """Remove the failures of a tracker that is closed."""
-        self._lasting.pop(key, None)
+    def lasts(self, key: TrackerKey) -> bool:
+        """Return True if any failure of a tracker lasts. O(1)."""
+        return key in self._lasting
+
+    def forget(self, key: TrackerKey, event: str | None = None) -> None:
+        """Remove the failures of a tracker that is closed, or one kind of them that nothing is left of."""
+        if event in {None, RECOVERY_FAILED}:
+            self._not_recovered.pop(key, None)
+        kinds = self._lasting.get(key, {})
+        if event is not None:
+            kinds.pop(event, None)
+        if event is None or not kinds:
+            self._lasting.pop(key, None)
 
 
 class AddLogEvents:

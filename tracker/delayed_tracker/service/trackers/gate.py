@@ -31,6 +31,7 @@ from delayed_tracker.service.errors import Fenced, Recovering, ServiceError, Tra
 from delayed_tracker.service.instruments.tracker_rows import NO_ROW
 from delayed_tracker.service.storage.durable_changes import DurableChanges
 from delayed_tracker.service.storage.runner import EffectRunner
+from delayed_tracker.service.telemetry.storage_log import LOAD_FAILED, STORE_FAILED
 from delayed_tracker.service.trackers.catalogue_waits import CatalogueWaits
 from delayed_tracker.service.trackers.components import HostState, SharedComponents
 from delayed_tracker.service.trackers.histories import Histories
@@ -337,10 +338,20 @@ class TrackerGate:
         if self._broken:
             return
         self.run_effects(core)
+        if self._shared.access.failures.lasts(self.key):
+            self._forget_failures(core)
         if self.state is not HostState.READY:
             return
         if self.arm(core) or self.has_unreported_replay(core):
             self.polls.notify_first()
+
+    def _forget_failures(self, core: TrackerCore) -> None:
+        """Forget failures of what is not tried again, because its positions were consumed meanwhile."""
+        failures = self._shared.access.failures
+        if not core.has_failed_stores:
+            failures.forget(self.key, STORE_FAILED)
+        if not core.has_failed_loads:
+            failures.forget(self.key, LOAD_FAILED)
 
     def run_effects(self, core: TrackerCore) -> None:
         """Log the changes that the core has made, and pass the effects that it has requested to the runner."""

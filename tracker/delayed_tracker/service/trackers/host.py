@@ -197,7 +197,7 @@ class TrackerHost:
         """Positions tracked, leased ones included. Raises Recovering, TrackerNotOpen."""
         if self.state is HostState.UNLOADED:
             return self.stats().pending_count
-        return len(self.core_for_reading())
+        return len(self._gate.require_core())  # reading a count changes nothing that metrics would have to read again
 
     @property
     def log_bytes(self) -> int:
@@ -323,9 +323,13 @@ class TrackerHost:
         """
         ends_ms, left_ms = self._shared.clock.elapsed_ms() + wait_ms, None
         while True:
-            # Right before each attempt: what is handed off is consumed.
-            if not lease_ms and self._gate.window_is_full and not await self._window_opened(left_ms):
-                return Delivery(IndexColumns.empty())
+            # Right before each attempt: what is handed off is consumed. Again after each wait, since one commit wakes all polls
+            # that wait for room, and the first of them may fill the window.
+            while not lease_ms and self._gate.window_is_full:
+                if not await self._window_opened(left_ms):
+                    return Delivery(IndexColumns.empty())
+                if left_ms is not None:
+                    left_ms = max(ends_ms - self._shared.clock.elapsed_ms(), 0)
             self._gate.require_core(epoch)
             # Earlier polls that wait come first.
             if not self._gate.polls:
