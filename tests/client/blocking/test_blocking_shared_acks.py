@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from delayed_tracker.client import AckAnswer, Fenced, InvalidArgument, ThreadNotStarted, Unavailable
+from delayed_tracker.client import AckAnswer, Fenced, InvalidArgument, SessionClosed, ThreadNotStarted, Unavailable
 from delayed_tracker.client.blocking.shared_acks import SharedAcks
 from delayed_tracker.client.queues.ack_queue import AckOutcome, LeaseAck, WaitingAck
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX
-from tests.client.harness.leasing_service import LeasingService
+from delayed_tracker.core.values.errors import InvalidInput
+from tests.client.harness.leasing_service import LeasingService, columns
 from tests.client.harness.threads import no_new_threads
 
 THREADS = 6
@@ -126,3 +127,43 @@ def test_an_ack_without_a_thread_is_withdrawn():
         service.acks.ack(service.whole(2))
     assert service.acks.ack(service.whole(3)).acked_count == 3
     assert service.shared == [1]
+
+
+def test_an_ack_without_a_thread_that_another_thread_has_sent():
+    """The answer is the ack's, although its own thread could not be started."""
+    service = Gated(30)
+    service.may_go_on.set()
+
+    def send_and_refuse(call: Callable[[], None]) -> None:
+        call()
+        raise RuntimeError("can't start new thread")
+
+    service.acks._callers.submit = send_and_refuse  # type: ignore[assignment]  # as if another thread had been quicker
+    assert service.acks.ack(service.whole(2)).acked_count == 2
+
+
+@pytest.mark.parametrize("error", [SystemExit(), KeyboardInterrupt()], ids=repr)
+def test_an_exit_in_a_shared_call_ends_all_its_acks(error):
+    """A token function that ends the program leaves no thread waiting."""
+    service = Gated(30)
+
+    def leave(acks: Sequence[LeaseAck]) -> None:
+        raise error
+
+    service.fault = leave
+    for ack in acknowledged(service, [service.whole(2) for _ in range(THREADS)]):
+        with pytest.raises(SessionClosed, match="while this ack was in flight"):
+            ack.result()
+
+
+def test_columns_that_cannot_be_sent_fail_their_own_ack_alone():
+    """Two leases hold another number of positions than expected, and only one of them has positions to send."""
+    service = Gated(30)
+    good_id, good = service.lease(3)
+    bad_id, _ = service.lease(3)
+    acks = [service.rules.ack_whole(good_id, *columns(good[:2])), service.rules.ack_whole(bad_id, [-1, 1], [1, 2])]
+    answered, refused = service.send(acks)
+    assert isinstance(answered, AckAnswer)
+    assert answered.acked_count == 2
+    assert isinstance(refused, InvalidInput)
+    assert "-1" in refused.message

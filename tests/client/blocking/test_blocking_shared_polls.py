@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from delayed_tracker.client import DueMessages, InvalidArgument, Unavailable
+from delayed_tracker.client import DueMessages, InvalidArgument, SessionClosed, Unavailable
 from delayed_tracker.client.blocking.shared_polls import SharedPolls
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollResult, PollTerms, WaitingPoll
 from delayed_tracker.core.values.errors import FieldViolation
@@ -180,3 +180,33 @@ def test_polls_refused_together_are_answered_by_the_thread_that_there_is():
     with no_new_threads():
         polls._call()
     assert entries_of(outcomes) == list(range(6))
+
+
+def test_a_poll_without_a_thread_that_another_thread_has_answered():
+    """The answer is the poll's, although its own thread could not be started; there is no second call."""
+    service = Due(5)
+    service.may_go_on.set()
+    polls = SharedPolls(service.send, service.give_back, share_max=100, epoch=lambda: 1)
+    polls._queue.answered(DueMessages([], [], [], 5, 10, replay_required=False))
+
+    def answer_and_refuse(call: Callable[[], None]) -> None:
+        call()
+        raise RuntimeError("can't start new thread")
+
+    polls._callers.submit = answer_and_refuse  # type: ignore[assignment]  # as if another thread had been quicker
+    assert list(polls.poll(2, 0, LEASE).messages.entry_ids) == [0, 1]
+    assert service.calls == [([2], 0)]
+
+
+@pytest.mark.parametrize("error", [SystemExit(), KeyboardInterrupt()], ids=repr)
+def test_an_exit_in_a_shared_call_ends_all_its_polls(error):
+    """A token function that ends the program leaves no thread waiting."""
+    service = Due(50)
+
+    def leave(shares: Sequence[int]) -> None:
+        raise error
+
+    service.fault = leave
+    for poll in polled(service, 3):
+        with pytest.raises(SessionClosed, match="while this poll was in flight"):
+            poll.result()

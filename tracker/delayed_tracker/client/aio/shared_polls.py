@@ -12,8 +12,15 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from delayed_tracker.client.aio.call_coalescer import CallCoalescer
-from delayed_tracker.client.errors import InvalidArgument, SessionClosed
-from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollResult, PollTerms, WaitingPoll
+from delayed_tracker.client.errors import InvalidArgument
+from delayed_tracker.client.queues.poll_queue import (
+    CALLS_MAX,
+    PollQueue,
+    PollResult,
+    PollTerms,
+    WaitingPoll,
+    interrupted,
+)
 
 Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], Awaitable[list[PollResult]]]
 """Makes one call: most positions for each poll, longest wait in milliseconds, terms."""
@@ -111,5 +118,4 @@ def _fail(polls: _Polls, error: Exception) -> None:
 
 
 def _interrupt(polls: _Polls) -> None:
-    told = "the session ended while this poll was in flight; its positions return when the lease expires"
-    _fail(polls, SessionClosed(told))
+    _fail(polls, interrupted())

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from delayed_tracker.client.errors import ThreadNotStarted
 from delayed_tracker.client.model.answers import AckAnswer
-from delayed_tracker.client.queues.ack_queue import AckOutcome, AckQueue, LeaseAck, WaitingAck, settle
+from delayed_tracker.client.queues.ack_queue import AckOutcome, AckQueue, LeaseAck, WaitingAck, interrupted, settle
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX
 
 Send: TypeAlias = Callable[[Sequence[LeaseAck]], list[AckOutcome]]
@@ -48,8 +48,10 @@ class SharedAcks:
             self._callers.submit(self._call)
         except RuntimeError as error:
             with self._lock:
-                outcome.cancel()
-            raise ThreadNotStarted from error
+                given_up = outcome.cancel()
+            if given_up:
+                raise ThreadNotStarted from error
+            # A thread that was at work before has answered it.
         try:
             return outcome.result()
         except KeyboardInterrupt:
@@ -68,5 +70,9 @@ class SharedAcks:
             outcomes = self._send([each.ack for each in acks])
         except Exception as error:  # noqa: BLE001  # raised again in the threads that wait
             outcomes = [error] * len(acks)
+        except BaseException:  # what the token function raises to end the program
+            with self._lock:
+                settle(acks, [interrupted()] * len(acks))
+            raise
         with self._lock:
             settle(acks, outcomes)

@@ -13,7 +13,14 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from delayed_tracker.client.errors import InvalidArgument
-from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollQueue, PollResult, PollTerms, WaitingPoll
+from delayed_tracker.client.queues.poll_queue import (
+    CALLS_MAX,
+    PollQueue,
+    PollResult,
+    PollTerms,
+    WaitingPoll,
+    interrupted,
+)
 
 Send: TypeAlias = Callable[[Sequence[int], int, PollTerms], list[PollResult]]
 """Makes one call: most positions for each poll, longest wait in milliseconds, terms."""
@@ -72,8 +79,7 @@ class SharedPolls:
             self._callers.submit(self._call)
         except RuntimeError:
             with self._lock:
-                outcome.cancel()
-            return False
+                return not outcome.cancel()  # a thread that was at work before may have answered it
         return True
 
     def _share(self, outcome: "Future[PollResult | None]", terms: PollTerms) -> PollResult | None:
@@ -107,6 +113,9 @@ class SharedPolls:
                 self._fail(polls, error)
         except Exception as error:  # noqa: BLE001  # raised again in the threads that wait
             self._fail(polls, error)
+        except BaseException:  # what the token function raises to end the program
+            self._fail(polls, interrupted())
+            raise
         else:
             with self._lock:
                 rest = self._queue.distribute(polls, parts)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from delayed_tracker.client.errors import InvalidArgument
+from delayed_tracker.client.errors import InvalidArgument, SessionClosed
 from delayed_tracker.client.model.answers import DueMessages
 
 CALLS_MAX: Final = 2
@@ -193,3 +193,8 @@ class PollQueue(Generic[OutcomeT]):
                     self._kept.appendleft(taken.part(max_messages, len(taken.messages)))
                 return taken.part(0, min(max_messages, len(taken.messages)))
         return None
+
+
+def interrupted() -> SessionClosed:
+    """Return the error for a poll that waited, or was in flight, when the session ended."""
+    return SessionClosed("the session ended while this poll was in flight; its positions return when the lease expires")

@@ -170,7 +170,15 @@ class SessionRules(ViewRules):
         except DelayedTrackerError as error:
             return [error] * len(acks)
         outcomes: list[AckOutcome] = list(answers)
-        changed = [place for place, ack in enumerate(acks) if ack.is_whole and not answers[place].acked_count]
+        changed = []
+        for place, ack in enumerate(acks):
+            if ack.is_whole and not answers[place].acked_count:
+                try:
+                    ack.packed()
+                except InvalidInput as error:  # of this ack, and no matter of the others
+                    outcomes[place] = error
+                else:
+                    changed.append(place)
         if changed:
             named = yield from self.acked([replace(acks[place], is_whole=False) for place in changed])
             for place, outcome in zip(changed, named, strict=True):
