@@ -93,6 +93,20 @@ final class LocalIndex {
         return true;
     }
 
+    /**
+     * Tracks a position here alone for a short time: the service is not told.
+     *
+     * @return whether it is new
+     */
+    synchronized boolean postpone(long ledgerId, long entryId, long untilMs) {
+        version++;
+        if (!members.add(ledgerId, entryId)) {
+            return false;
+        }
+        putWaiting(new Waiting(untilMs, new Place(ledgerId, entryId), Held.UNTRACKED, 0));
+        return true;
+    }
+
     /** Tracks a position of a bucket of Pulsar's, unless the dispatcher has had it already. */
     synchronized void addImported(long ledgerId, long entryId, long deliverAtMs) {
         if (!delivered.contains(ledgerId, entryId)) {

@@ -33,7 +33,11 @@ import org.slf4j.LoggerFactory;
 final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements TrackerSession.Broker {
     private static final Logger log = LoggerFactory.getLogger(ServiceDelayedDeliveryTracker.class);
 
+    /** After so long a message that seems to have come back at once is looked at again. */
+    private static final long LOOK_AGAIN_MS = 50;
+
     private final LocalIndex index = new LocalIndex();
+    private final SentLately sentLately = new SentLately();
     private final PluginSettings settings;
     private final ServiceConnection connection;
     private final TrackerSession session;
@@ -69,6 +73,13 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
                 repeats.increment();
                 return true;
             }
+            if (sentLately.isRepeated(ledgerId, entryId, System.nanoTime())) {
+                // Perhaps its acknowledgement is on its way from the consumer to the cursor.
+                if (index.postpone(ledgerId, entryId, getCutoffTime() + LOOK_AGAIN_MS)) {
+                    setTimer();
+                }
+                return true;
+            }
             if (index.deliver(ledgerId, entryId)) {
                 session.taken();
             }
@@ -87,7 +98,8 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
      * Returns whether a consumer has the message, or has acknowledged it.
      *
      * <p>A dispatcher whose normal read ends just before a replay is free to read again as soon as it has sent what the former
-     * read, and then replays what it has replayed, but not sent yet. It asks here before it sends a message.
+     * read, and then replays what it has replayed, but not sent yet. It asks here before it sends a message. For a moment an
+     * acknowledged message is neither the consumer's nor marked in the cursor: see {@link SentLately}.
      */
     private boolean isHandled(long ledgerId, long entryId) {
         for (Consumer consumer : dispatcher.getConsumers()) {

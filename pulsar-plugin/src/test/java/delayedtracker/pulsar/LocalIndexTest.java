@@ -56,6 +56,28 @@ class LocalIndexTest {
     }
 
     @Test
+    void whatIsPostponedWaitsHereAndTheServiceIsToldNothing() {
+        index.reconcile(membership());
+        assertTrue(index.postpone(1, 0, 150));
+        assertFalse(index.postpone(1, 0, 160));
+        assertFalse(index.hasSomethingToSend());
+        assertEquals(0, index.trackedByService());
+        assertEquals(List.of(), index.takeDue(149, 10));
+        assertEquals(List.of(FIRST), index.takeDue(150, 10));
+        assertFalse(index.hasSomethingToSend());
+    }
+
+    @Test
+    void whatIsPostponedWhileItsCancellationWaitsIsStillCancelled() {
+        index.reconcile(membership(FIRST));
+        assertTrue(index.deliver(1, 0));
+        assertTrue(index.postpone(1, 0, 150));
+        assertEquals(List.of(FIRST), index.takeCancellations(10));
+        assertEquals(List.of(FIRST), index.takeDue(150, 10));
+        assertFalse(index.hasSomethingToSend());
+    }
+
+    @Test
     void whatTheServiceRefusesWaitsHere() {
         index.reconcile(membership());
         index.add(1, 0, 100);
