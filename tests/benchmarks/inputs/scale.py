@@ -29,7 +29,7 @@ class Scale:
     """Entries that are read from end to end, and looked up in."""
     look_ups: int = 500
     """Look-ups of each kind, for each repeat."""
-    spark_ledgers: int = 40
+    spark_ledgers: int = 120
     """Ledgers that Spark reads."""
     spark_ledger_entries: int = 250_000
     spark_warm_ups: int = 2
