@@ -152,7 +152,7 @@ class TrackerSession(TrackerView):
     async def poll_hand_off(self, max_messages: int, *, wait_ms: int = 0) -> DueMessages:
         """Take due positions without a lease: if the answer is lost, its positions are lost until the next replay.
 
-        Hand-offs share calls as leased polls do. Positions that came for a cancelled hand-off go to the next one.
+        Hand-offs share calls as leased polls do. What came in a shared call for a cancelled hand-off goes to the next one.
         """
         taken = await self._poll(max_messages, wait_ms, PollTerms(None, is_hand_off=True))
         return taken.messages
