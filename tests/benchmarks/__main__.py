@@ -10,6 +10,7 @@ file. Until the run has ended, the report so far is in a file beside it, whose n
 import argparse
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -33,7 +34,12 @@ README = Path(__file__).parent / "README.md"
 
 def main(arguments: list[str] | None = None) -> int:
     """Return 0 if all benchmarks ran with correct output; 1 if some output was wrong, and then write no report."""
-    options = _options().parse_args(arguments)
+    parser = _options()
+    options = parser.parse_args(arguments)
+    if options.peers and shutil.which("redis-server") is None:  # told now, and not in a report after an hour
+        parser.error(
+            "--peers measures Redis, and there is no redis-server on the PATH (Debian: apt-get install redis-server)"
+        )
     chosen: list[Benchmark] = options.only or BENCHMARKS
     with (
         tempfile.TemporaryDirectory(prefix="tracker-benchmarks-") as directory,

@@ -133,6 +133,14 @@ def test_numbers_of_the_java_harness_are_medians_of_what_counts():
     assert medians(lines)["add_plain_ns"] == 2
 
 
+def test_peers_without_redis_are_refused_before_anything_is_measured(monkeypatch, capsys):
+    """A run of an hour does not end without the peer it was asked for."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SystemExit):
+        main(["--peers", "--quick"])
+    assert "there is no redis-server on the PATH (Debian: apt-get install redis-server)" in capsys.readouterr().err
+
+
 def test_a_peer_that_is_not_there_is_left_out_with_a_sentence(tmp_path):
     """A missing peer is skipped with a reason, but only if a benchmark needs it."""
     run = Run(scale=QUICK, directory=tmp_path, with_peers=True)
