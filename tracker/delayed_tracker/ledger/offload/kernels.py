@@ -41,8 +41,7 @@ def walk_blob_records(  # noqa: PLR0917  kernels take no keywords
         seen_behind: bytes that must be present behind a record for it to count; 0 if the block ends at ``end``.
     Returns: starts and ends of the entries, the offset at which the walk stopped, and the reason.
     """
-    # Room for the most records that can follow, whatever ids the metadata claims; pages that are not written to use no
-    # memory.
+    # Room for what the bytes can hold, whatever ids the metadata claim; pages that are not written to use no memory.
     room = max(0, (end - start) // 12)
     starts = np.empty(room, np.int64)
     ends = np.empty(room, np.int64)

@@ -74,5 +74,6 @@ def parse_streamed_segment(stored: bytes, where: str) -> tuple[int, LedgerSegmen
 def _require_entry_id(last_entry_id: int, where: str) -> None:
     if last_entry_id > ENTRY_ID_MAX:
         raise LedgerFileInvalid(
-            f"{where}: the ledger's metadata is damaged: it claims entry {last_entry_id}, and entry ids end at {ENTRY_ID_MAX}"
+            f"{where}: the ledger's metadata claims entry {last_entry_id}, and entry ids end at {ENTRY_ID_MAX}; restore it from "
+            "a copy"
         )
