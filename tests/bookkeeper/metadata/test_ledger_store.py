@@ -7,6 +7,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from kazoo.client import KazooState
 
 from delayed_tracker.bookkeeper.metadata.errors import (
     LedgerExists,
@@ -246,6 +247,23 @@ async def test_a_write_whose_reply_was_lost_is_found(
             changed = replace(made.metadata, custom={"key": b"value"})
             written = await through_proxy.replace(made, changed, also=[Create(f"{root}/once")])
     assert await store.read(written.metadata.ledger_id, newest=True) == written
+
+
+class HearsLate(ZooKeeperClient):
+    """A client whose requests fail long before kazoo tells that the connection broke."""
+
+    def _note(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            super()._note(state)
+
+
+async def test_attempts_wait_for_a_connection_of_whose_loss_they_hear_first(zookeeper: ZooKeeperServer, root: str):
+    """A request in flight fails before the client hears that the connection broke: the next attempt waits all the same."""
+    async with running_proxy(zookeeper.port) as proxy, HearsLate(proxy.address, session_s=20) as client:
+        store = await LedgerStore.open(client, root)
+        proxy.lose_next_reply()
+        written = await store.create(new_ledger(6))
+        assert await store.read(6, newest=True) == written
 
 
 async def test_a_write_whose_reply_is_late_is_found(zookeeper: ZooKeeperServer, store: LedgerStore, root: str):

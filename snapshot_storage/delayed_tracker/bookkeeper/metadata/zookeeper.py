@@ -174,6 +174,10 @@ class ZooKeeperClient:
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._up.wait()
+                # kazoo fails the requests in flight before it tells that the connection broke.
+                while not self.connected:
+                    self._up.clear()
+                    await self._up.wait()
         except TimeoutError as error:
             raise ZooKeeperUnavailable(
                 "/",
