@@ -356,3 +356,52 @@ async def test_a_large_change_leaves_the_event_loop_to_others():
             await asyncio.sleep(0)
         assert turns > 2_000 // 256
         await asyncio.gather(*answers)
+
+
+async def test_a_ledger_may_end_before_a_change_has_begun():
+    """A bookie fails, and another one says in the same turn of the event loop that the ledger is fenced."""
+    async with ledger_of(2, 2, 2) as ledger:
+        answer = ledger.adds.add(b"zero")
+        ledger.pending.failed(0, 1, "b")
+        ledger.adds._check_soon()
+        asyncio.get_running_loop().call_soon(ledger.adds.end, LedgerFenced("ledger 77 is fenced"))
+        async with asyncio.timeout(20):
+            await ledger.adds.until_unchanging()
+        with pytest.raises(LedgerFenced):
+            await answer
+
+
+@pytest.mark.parametrize("status", [Status.IO_ERROR, Status.TOO_MANY_REQUESTS])
+async def test_bookies_that_keep_failing_end_the_ledger(status):
+    """They take each other's place with growing pauses, and not for longer than an add may take."""
+    async with ledger_of(2, 2, 2, add_timeout_ms=1_000, backoff_min_ms=50) as ledger:
+        _, b, c, *_ = ledger.bookies
+        ledger.spares.names.clear()
+        ledger.spares.names.extend(["c", "b"] * 100)
+        b.fail(status)
+        c.fail(status)
+        answers = [ledger.adds.add(b"x") for _ in range(20)]
+        for answer in answers:
+            with pytest.raises(
+                NotEnoughBookies, match=r"bookies: [bc] keep failing, and entry 0 of ledger 77 was not stored"
+            ):
+                await answer
+        # Pauses of 50, 100, 200, 400 ms and the rest, after two changes without.
+        assert 4 <= len(ledger.spares.changes) <= 7
+
+
+async def test_a_bookie_that_is_well_again_is_taken():
+    """A failure is held against a bookie for a while, but adds go on as soon as it stores them."""
+    async with ledger_of(2, 2, 2, backoff_min_ms=1) as ledger:
+        _, b, c, *_ = ledger.bookies
+        ledger.spares.names.clear()
+        ledger.spares.names.extend(["c", "b"] * 100)
+        c.fail(Status.IO_ERROR)
+
+        def once(asked):
+            b.faults.clear()
+            return Status.IO_ERROR if asked.HasField("addRequest") else None
+
+        b.faults[:] = [once]
+        assert await ledger.adds.add(b"zero") == 0
+        assert ledger.adds.ensemble == ("a", "b")

@@ -18,6 +18,7 @@ from delayed_tracker.bookkeeper.metadata.ledger_metadata import LedgerState
 from delayed_tracker.bookkeeper.metadata.zookeeper import Create, Delete
 from delayed_tracker.bookkeeper.wire.digest import Digest, DigestType, master_key
 from delayed_tracker.bookkeeper.wire.replies import Status
+from delayed_tracker.bookkeeper.wire.requests import read_lac_request
 from delayed_tracker.core.values.errors import InvalidInput
 from tests.bookkeeper.servers.proxy import running_proxy
 
@@ -284,6 +285,26 @@ async def test_a_failed_bookie_is_avoided_for_a_while(setting_of):
             assert failed.name not in ensemble
         ((_, ensemble),) = (await setting.create(4, 2, 2)).metadata.segments
         assert failed.name in ensemble
+
+
+async def test_a_bookie_that_is_not_needed_is_not_exchanged_for_one_that_failed(setting_of):
+    """With enough others the ledger goes on without it: each exchange would be a segment, for a bookie as bad."""
+    async with setting_of(4) as setting:
+        writer = await setting.create(3, 3, 2)
+        failed = setting.place(writer, 2)
+        (spare,) = setting.bookies.keys() - {*writer.metadata.segments[-1][1]}
+        failed.fail(Status.IO_ERROR)
+        setting.bookies[spare].fail(Status.IO_ERROR)
+        slow = setting.place(writer, 0)
+        for entry_id in range(5):
+            slow.passing.clear()
+            answer = writer.add_nowait(b"x")
+            # The failure is noted before the add is answered by the others.
+            await writer._connections.of(writer.metadata.segments[-1][1][2]).call(read_lac_request(writer.ledger_id))
+            await writer._adds.until_unchanging()
+            slow.passing.set()
+            assert await answer == entry_id
+        assert len((await writer.close()).segments) == 1
 
 
 async def test_a_writer_is_bounded_by_entries_and_bytes(setting_of):

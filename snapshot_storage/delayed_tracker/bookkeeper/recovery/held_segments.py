@@ -19,8 +19,10 @@ class HeldSegments:
         """Ensembles by their first entries, ascending."""
         self._bookies = bookies
 
-    async def change(self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int]) -> tuple[str, ...]:
-        """Return an ensemble with other bookies in the place of those that failed.
+    async def change(
+        self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int], *, is_lost: bool
+    ) -> tuple[str, ...]:
+        """Return an ensemble with other bookies in the place of those that failed, as ``PublishedSegments`` does.
 
         Raises:
             NotEnoughBookies: there are no others.
@@ -28,7 +30,8 @@ class HeldSegments:
         """
         for index in failed:
             self._bookies.quarantine(ensemble[index])
-        chosen = dict(zip(sorted(failed), await self._bookies.choose(len(failed), exclude=ensemble), strict=True))
+        others = await self._bookies.choose(len(failed), exclude=ensemble, even_quarantined=is_lost)
+        chosen = dict(zip(sorted(failed), others, strict=True))
         made = tuple(chosen.get(index, bookie) for index, bookie in enumerate(ensemble))
         self.segments[first_entry_id] = made
         return made

@@ -27,6 +27,7 @@ from delayed_tracker.bookkeeper.wire.digest import Digest, master_key
 from delayed_tracker.bookkeeper.wire.replies import Reply, Status
 from delayed_tracker.bookkeeper.wire.requests import AddRequests, Request
 from delayed_tracker.bookkeeper.writing.pending_adds import PendingAdds
+from delayed_tracker.bookkeeper.writing.relapses import Relapses
 
 _SENDS_AT_ONCE: Final = 256
 """Adds that a new bookie gets before others have their turn in the event loop: about 5 ms."""
@@ -35,13 +36,16 @@ _SENDS_AT_ONCE: Final = 256
 class ChangesEnsembles(Protocol):
     """Replaces bookies of a ledger that is written."""
 
-    async def change(self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int]) -> tuple[str, ...]:
+    async def change(
+        self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int], *, is_lost: bool
+    ) -> tuple[str, ...]:
         """Return the ensemble of the entries from ``first_entry_id`` on, once it is in force.
 
         Args:
             first_entry_id: the oldest add that is not answered.
             ensemble: in force so far.
             failed: indexes of the bookies to be replaced.
+            is_lost: True if adds cannot be answered without others: then also those that failed a short time ago.
         Raises:
             NotEnoughBookies: the ensemble stays, because there are no other bookies.
             BookKeeperError: nothing can be added to the ledger any more.
@@ -110,6 +114,7 @@ class EntryAdds:
         self._is_recovery = is_recovery
         self._checking: asyncio.Handle | None = None
         self._changing: asyncio.Task[None] | None = None
+        self._relapses = Relapses(settings)
 
     @property
     def last_confirmed(self) -> int:
@@ -165,7 +170,8 @@ class EntryAdds:
 
     async def until_unchanging(self) -> None:
         """Wait until no bookie is being replaced, or is about to be."""
-        while self._changing is not None or self._checking is not None:
+        # A task that is cancelled before its first step does not run at all, and leaves itself in its place.
+        while self._checking is not None or (self._changing is not None and not self._changing.done()):
             if self._changing is not None:
                 await asyncio.wait([self._changing])
             else:
@@ -315,7 +321,12 @@ class EntryAdds:
     async def _replace(self) -> None:
         pending = self._pending
         try:
-            ensemble = await self._segments.change(pending.first_entry_id, pending.ensemble, pending.to_replace())
+            if pending.is_lost():
+                failed = [pending.ensemble[index] for index in pending.to_replace()]
+                await self._relapses.pause(self._ledger_id, pending.first_entry_id, failed)
+            ensemble = await self._segments.change(
+                pending.first_entry_id, pending.ensemble, pending.to_replace(), is_lost=pending.is_lost()
+            )
         except NotEnoughBookies:
             if pending.is_lost():
                 raise

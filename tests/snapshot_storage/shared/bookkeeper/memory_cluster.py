@@ -338,7 +338,10 @@ class MemoryWriter:
             return len(self._ledger.entries) - 1
 
     async def close(self, also: Sequence[Operation] = ()) -> None:
-        await asyncio.gather(*self._sent)
+        """Close the ledger behind the last entry that was stored, as the real one does, whatever became of later ones."""
+        for error in await asyncio.gather(*self._sent, return_exceptions=True):
+            if isinstance(error, LedgerFenced):
+                raise error
         async with self._client.reached("zookeeper"):
             if self._ledger.metadata.closed:
                 raise LedgerFenced(f"ledger {self.ledger_id} was closed by another client")
