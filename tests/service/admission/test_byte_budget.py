@@ -61,6 +61,20 @@ async def test_one_method_leaves_a_quarter_to_the_others():
     ack.release()
 
 
+async def test_a_full_queue_of_one_method_refuses_no_other_for_which_there_is_room():
+    """A call for whose method there is room takes its seat, even if as many calls of another method wait as may."""
+    room = budget(waiting_max=1)
+    holds = [await room.seat("add") for _ in range(3)]
+    (fourth,) = await waiting(room, "add")
+    holds.append(await room.seat("ack"))
+    with pytest.raises(Overloaded):
+        await room.seat("add")
+    holds.pop().release()
+    holds.append(await room.seat_in_time("stream"))
+    assert not fourth.done()
+    fourth.cancel()
+
+
 async def test_methods_that_wait_take_turns():
     """The first waiting call of each method gets a seat before the second of any method."""
     room = budget(seats=1)

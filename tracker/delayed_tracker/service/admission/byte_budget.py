@@ -91,7 +91,7 @@ class ByteBudget:
         Raises:
             Overloaded: too many calls wait, or this one has waited too long.
         """
-        if not self._queues and self._has_room(method):
+        if method not in self._queues and self._has_room(method):
             return self._seated(method)
         if self.waiting_count >= self._waiting_max:
             raise self._refusal(f"{self.waiting_count} calls wait for room for their {self._what}, which is the limit")
@@ -108,7 +108,7 @@ class ByteBudget:
 
     async def seat_in_time(self, method: str) -> Hold:
         """Take room for one message. Wait for it without limits: for callers whose number is bounded."""
-        if not self._queues and self._has_room(method):
+        if method not in self._queues and self._has_room(method):
             return self._seated(method)
         return await self._turn(method)
 
