@@ -72,6 +72,18 @@ async def test_a_started_service_answers_on_both_edges():
             assert "delayed_tracker_open_trackers 1\n" in (await http.get(f"http://{bound.http}/metrics")).text
 
 
+async def test_health_checks_that_send_no_request_hold_up_no_probe():
+    """A probe is answered beside more silent checks than there are seats."""
+    async with running(settings()) as (_, bound), grpc.aio.insecure_channel(str(bound.grpc)) as channel:
+        silent = [channel.stream_unary("/grpc.health.v1.Health/Check")() for _ in range(8)]
+        for call in silent:
+            await call.wait_for_connection()
+        probe = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=3)
+        assert (await probe).status == SERVING
+        for call in silent:
+            call.cancel()
+
+
 async def test_a_reload_reaches_the_number_of_health_watches():
     """After grpcStreamsMax was raised, watches are refused at the new number."""
     async with (

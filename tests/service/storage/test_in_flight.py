@@ -17,6 +17,7 @@ LIMITS = ServiceLimits(
     message_bytes_max=SEAT, request_bytes_in_flight_max=4 * SEAT, answer_bytes_in_flight_max=4 * SEAT, streams_max=2
 )
 ADD = "/delayed_tracker.v1.DelayedDeliveryTrackerService/AddMessages"
+NACK = "/delayed_tracker.v1.DelayedDeliveryTrackerService/NackMessages"
 CONTAINS = "/delayed_tracker.v1.DelayedDeliveryTrackerService/ContainsMessages"
 
 
@@ -80,6 +81,21 @@ async def test_a_request_that_does_not_arrive_gives_its_seat_back():
         await until(lambda: service.registry.calls.requests.budget.held_bytes == 0)
 
 
+async def test_calls_that_send_no_request_stop_no_others(service, requests):
+    """Silent calls leave their seats to others, and one of them whose request comes late is still answered."""
+    epoch = await opened(service)
+    service.registry.calls.requests.seats.seconds = 0.05
+    async with grpc.aio.insecure_channel(service.address) as channel:
+        silent = [channel.stream_unary(method)() for method in (ADD, ADD, ADD, NACK)]
+        await until(lambda: requests.held_bytes == 4 * SEAT)
+        assert (await service.stub.AddMessages(add(epoch, (2**42, 1, 1)), timeout=10)).added_count == 1
+        await until(lambda: requests.held_bytes == 0)
+        await silent[0].write(add(epoch, (2**42, 1, 2)).SerializeToString())
+        assert pb.AddMessagesResponse.FromString(await silent[0]).added_count == 1
+        for call in silent[1:]:
+            call.cancel()
+
+
 async def test_a_call_without_a_request_is_refused(service):
     """A call that ends without a request is refused."""
     async with grpc.aio.insecure_channel(service.address) as channel:
@@ -115,7 +131,7 @@ async def test_a_stream_holds_nothing_while_it_waits_for_its_next_message(servic
 
 async def test_a_stream_that_sends_nothing_leaves_its_seat(service, requests):
     """A silent stream gives its seat back, and its next message is still read."""
-    service.registry.calls.requests.seat_seconds = 0.05
+    service.registry.calls.requests.stream_seats.seconds = 0.05
     epoch = await opened(service)
     stream = service.stub.AddMessagesStream()
     await until(lambda: requests.held_bytes == SEAT)

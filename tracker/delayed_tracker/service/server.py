@@ -22,7 +22,6 @@ import structlog
 from grpc_health.v1 import health
 
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.service.admission.request_admission import RequestAdmission
 from delayed_tracker.service.clock import Clock, SystemClock
 from delayed_tracker.service.exposition.exporter import Names, ServiceMetrics
 from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
@@ -30,7 +29,12 @@ from delayed_tracker.service.grpc.listening import add_addresses, make_server
 from delayed_tracker.service.grpc.methods import serve_ledgers, serve_tracker
 from delayed_tracker.service.grpc.reflection import Reflection
 from delayed_tracker.service.grpc.servicer import TrackerServicer
-from delayed_tracker.service.grpc.standard_methods import serve_health, serve_reflection, standard_limits
+from delayed_tracker.service.grpc.standard_methods import (
+    serve_health,
+    serve_reflection,
+    standard_admission,
+    standard_limits,
+)
 from delayed_tracker.service.http.access import GuardedTopics
 from delayed_tracker.service.http.application import build_app, build_health_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
@@ -321,7 +325,7 @@ class TrackerServer:
         server = make_server(self.settings, connections_max)
         serve_tracker(TrackerServicer(self.trackers), server, self.trackers.calls, self._guard)
         serve_ledgers(LedgerServicer(self.ledgers), server, self.trackers.calls, self._guard)
-        admission = RequestAdmission(self._standard_limits)
+        admission = standard_admission(self._standard_limits)
         serve_health(self.health, server, admission)
         names = (SERVICE_NAME, LEDGER_SERVICE_NAME, health.SERVICE_NAME)
         serve_reflection(Reflection(names, self.trackers.calls), server, admission, self._guard)

@@ -31,6 +31,8 @@ _SEATS: Final = 4
 """Largest messages of gRPC for which there is room."""
 _RECEIVE_MAX_MS: Final = 5_000
 """Time for a request to arrive. A probe sends it with its call."""
+_SEAT_SECONDS: Final = 0.2
+"""Time for which a call keeps its seat, so that strangers who send no request hold up no probe."""
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 Behaviour = Callable[[Context], Awaitable[Any]]
@@ -46,6 +48,11 @@ def standard_limits(limits: ServiceLimits) -> ServiceLimits:
         request_bytes_in_flight_max=_SEATS * limits.message_bytes_max,
         receive_max_ms=min(_RECEIVE_MAX_MS, limits.receive_max_ms),
     )
+
+
+def standard_admission(limits: ServiceLimits) -> RequestAdmission:
+    """Return what reads the requests of health and reflection, within :func:`standard_limits`."""
+    return RequestAdmission(limits, seat_seconds_max=_SEAT_SECONDS)
 
 
 def serve_health(health: Health, server: grpc.aio.Server, admission: RequestAdmission) -> None:
