@@ -1,7 +1,9 @@
 """Tests of queries about topics by name, from threads and from event loops."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -209,6 +211,35 @@ async def test_the_event_loop_goes_on_while_a_source_reads():
     assert opened[0].closed
     assert len(opened[0].threads) == 1
     assert threading.get_ident() not in opened[0].threads
+
+
+class Topic(str):
+    """Name that tells whether a query still has it."""
+
+    __slots__ = ("__weakref__",)
+
+
+async def test_queries_whose_callers_have_gone_leave_nothing():
+    """While one query hangs, also if its own caller has gone, the others that are cancelled are not kept for the thread."""
+    source = SlowSource()
+    queries = await AsyncTopicQueries.open(lambda: source)
+    kept = []
+    for number in range(3):
+        topic = Topic(TOPIC)
+        task = asyncio.create_task(queries.get_message_id_by_index(topic, number))
+        if number:
+            kept.append(weakref.ref(topic))
+            await asyncio.sleep(0)
+        else:
+            await asyncio.get_running_loop().run_in_executor(None, source.asked.wait)
+        task.cancel()
+        await asyncio.wait([task])
+        del task, topic
+    gc.collect()
+    assert [ref() for ref in kept] == [None, None]
+    source.ready.set()
+    assert await queries.get_message_id_by_index(TOPIC, 0) == MessageId(3, 0)
+    await queries.close()
 
 
 async def test_a_source_that_cannot_be_opened():

@@ -8,9 +8,12 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from structlog.testing import capture_logs
 
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.entry.frame import split_frame
+from delayed_tracker.ledger.source_url import open_sources
+from delayed_tracker.ledger.topic.topic_log import LedgerSource
 from delayed_tracker.service.admission.call_admission import CallAdmission
 from delayed_tracker.service.grpc.ledger_servicer import LedgerServicer
 from delayed_tracker.service.grpc.methods import serve_ledgers
@@ -25,6 +28,7 @@ from tests.ledger.harness.disks import DiskFiles
 from tests.ledger.harness.log_files import TOPIC, entry_log, flipped, message
 from tests.service.harness.rpc import refused
 from tests.service.harness.settings import settings_of
+from tests.service.harness.shell import until
 
 SOURCE = f"bookkeeper+file:{BOOKIE}?metadata={METADATA}"
 PLAIN = "persistent://lab/main/plain"
@@ -281,17 +285,28 @@ async def test_ledgers_that_cannot_be_opened(url, remedy):
             pass
 
 
-async def test_a_bucket_that_does_not_answer(monkeypatch):
-    """The error names the object that cannot be read, and no file."""
+async def test_a_bucket_that_does_not_answer_when_the_service_starts(monkeypatch):
+    """The service starts, queries are told to come again, and are answered when the bucket is."""
+    is_away = True
 
-    def unanswered(_urls: list[str]) -> None:
-        raise OSError("s3://b cannot be listed: timeout")
+    def opened(urls: list[str]) -> LedgerSource:
+        if is_away:
+            raise OSError("s3://b cannot be listed: timeout")
+        return open_sources(urls)
 
-    monkeypatch.setattr(ledger_access, "open_sources", unanswered)
-    said = "ledgerSourceUrl: 'offload[+]blob:s3://b' is not valid; s3://b cannot be listed: timeout; name what can be"
-    with pytest.raises(InvalidInput, match=said):
-        async with ledgers(ledger_source_url="offload+blob:s3://b"):
-            pass
+    monkeypatch.setattr(ledger_access, "open_sources", opened)
+    monkeypatch.setattr(ledger_access, "_RETRY_S", 0.01)
+    asked = pb.GetLastMessagePositionRequest(topic=PLAIN)
+    with capture_logs() as lines:
+        async with ledgers() as stub:
+            error, info, _ = await refused(stub.GetLastMessagePosition(asked))
+            assert (error.code(), info.reason) == (grpc.StatusCode.UNAVAILABLE, "RECOVERING")
+            is_away = False
+            await until(lambda: lines[-1]["event"] == "ledgers opened")
+            assert (await stub.GetLastMessagePosition(asked)).message_id.position.ledger_id
+    assert "s3://b cannot be listed: timeout; start it, or correct ledgerSourceUrl" in [
+        line.get("error") for line in lines
+    ]
 
 
 def test_a_url_without_a_scheme():

@@ -35,7 +35,9 @@ def health() -> Health:
 @pytest.fixture
 async def client(trackers: TrackerRegistry, health: Health) -> AsyncIterator[httpx.AsyncClient]:
     listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
-    server = HttpServer(build_app(health, ServiceMetrics(trackers, version="1.2.3")), listener)
+    server = HttpServer(
+        build_app(health, ServiceMetrics(trackers, version="1.2.3"), failures=trackers.calls.failures), listener
+    )
     await server.start()
     async with httpx.AsyncClient(base_url=f"http://{bound}", trust_env=False) as connected:
         yield connected
@@ -108,7 +110,9 @@ async def test_only_reading_is_allowed(client: httpx.AsyncClient):
 async def test_server_that_never_started_releases_its_socket(trackers: TrackerRegistry, health: Health):
     """A failed start leaves no listener behind."""
     listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
-    await HttpServer(build_app(health, ServiceMetrics(trackers, version="1")), listener).stop()
+    await HttpServer(
+        build_app(health, ServiceMetrics(trackers, version="1"), failures=trackers.calls.failures), listener
+    ).stop()
     again, _ = await listen("httpListenAddress", bound)
     again.close()
 
@@ -116,7 +120,9 @@ async def test_server_that_never_started_releases_its_socket(trackers: TrackerRe
 async def test_idle_connections_do_not_delay_the_stop(trackers: TrackerRegistry, health: Health):
     """The stop closes an idle connection instead of waiting for the client."""
     listener, bound = await listen("httpListenAddress", Address("127.0.0.1", 0))
-    server = HttpServer(build_app(health, ServiceMetrics(trackers, version="1")), listener)
+    server = HttpServer(
+        build_app(health, ServiceMetrics(trackers, version="1"), failures=trackers.calls.failures), listener
+    )
     await server.start()
     reader, writer = await asyncio.open_connection(bound.host, bound.port)
     async with asyncio.timeout(10):

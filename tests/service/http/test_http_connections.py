@@ -27,6 +27,7 @@ class Page:
 
     def __init__(self):
         self.asked_count = 0
+        self.left_count = 0
         self.release = asyncio.Event()
         self.app = Starlette(
             routes=[
@@ -41,7 +42,11 @@ class Page:
 
     async def slow(self, _: Request):
         self.asked_count += 1
-        await self.release.wait()
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            self.left_count += 1
+            raise
         return PlainTextResponse("done")
 
     async def large(self, _: Request):
@@ -100,6 +105,18 @@ async def test_a_request_that_is_being_answered_is_not_cut_off():
         page.release.set()
         async with asyncio.timeout(10):
             assert b"done" in await rest_of(reader)
+
+
+async def test_work_for_a_client_that_leaves_ends(caplog):
+    """A request ends with its connection, without a trace in the log; others are answered."""
+    page = Page()
+    async with serving(page.app, LATE) as port:
+        async with port.client() as (_, writer):
+            writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+            await until(lambda: page.asked_count == 1)
+        await until(lambda: page.left_count == 1, within_s=5)
+        assert (await port.answer_to(b"GET /health/live HTTP/1.0\r\n\r\n")).endswith(b"live")
+    assert not caplog.records
 
 
 async def test_the_time_limit_may_change_while_connections_wait():

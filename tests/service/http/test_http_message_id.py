@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.ledger.errors import MetadataUnavailable
@@ -13,7 +14,9 @@ from delayed_tracker.service.exposition.exporter import ServiceMetrics
 from delayed_tracker.service.http.application import build_app
 from delayed_tracker.service.http.message_id import AdminHooks, message_id_routes
 from delayed_tracker.service.process.health import Health
+from delayed_tracker.service.queries import ledger_access
 from delayed_tracker.service.queries.ledger_access import LedgerAccess, LedgerAnswers
+from delayed_tracker.service.telemetry.failed_calls import LINES_MAX
 from delayed_tracker.service.trackers.registry import TrackerRegistry
 from delayed_tracker.storage.registry import open_storage
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
@@ -33,7 +36,7 @@ async def serving(hooks: AdminHooks | None = None, **settings: object) -> AsyncI
     await ledgers.start()
     registry = TrackerRegistry(open_storage("memory:"), TrackerLimits())
     routes = message_id_routes(ledgers, hooks or AdminHooks())
-    app = build_app(Health(), ServiceMetrics(registry, version="1"), *routes)
+    app = build_app(Health(), ServiceMetrics(registry, version="1"), *routes, failures=registry.calls.failures)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://tracker") as client:
@@ -221,6 +224,46 @@ async def test_a_metadata_store_that_does_not_answer_is_no_fault_of_the_service(
     assert answer.json() == {"reason": "zk:127.0.0.1:2181 does not answer; start it"}
 
 
+class Broken:
+    """Ownership with a bug."""
+
+    async def owner_url(self, topic: TopicName, *, authoritative: bool) -> str | None:
+        raise ZeroDivisionError(str(topic))
+
+
+async def test_requests_that_fail_again_and_again_do_not_fill_the_log():
+    """An unexpected error is answered with 500, and logged a hundred times a minute, whatever the path."""
+    async with serving(AdminHooks(Broken())) as client:
+        with capture_logs() as lines:
+            for number in range(LINES_MAX + 1):
+                answer = await client.get(f"{PLAIN.replace('plain', f'topic-{number}')}?index=0")
+                assert answer.status_code == 500
+                assert answer.json() == {"reason": "internal error; see the log of the service"}
+    assert [line["event"] for line in lines if "exc_info" in line] == ["call failed"] * LINES_MAX
+
+
+class Away:
+    """Source of ledgers in an object store that was there when it was opened."""
+
+    def topics(self) -> list[str]:
+        return ["persistent://lab/main/plain"]
+
+    def topic_log(self, _topic: str):
+        raise OSError("s3://b/1 cannot be read: 503")
+
+    def close(self) -> None:
+        pass
+
+
+async def test_a_store_of_ledgers_that_goes_away_later_is_no_fault_of_the_service(monkeypatch):
+    """The answer is the one after which callers try again, and says what cannot be read."""
+    monkeypatch.setattr(ledger_access, "open_sources", lambda _urls: Away())
+    async with serving() as client:
+        answer = await client.get(f"{PLAIN}?index=0")
+    assert answer.status_code == 503
+    assert "s3://b/1 cannot be read: 503" in answer.json()["reason"]
+
+
 async def test_an_unauthorized_caller_gets_403():
     """The answer is 403 before any fact about the topic or its owner is given."""
     hooks = AdminHooks(Elsewhere(), Guard())
@@ -245,7 +288,7 @@ async def test_a_service_that_is_opening_its_ledgers():
     given = settings_of(storage_url="memory:", ledger_source_url=SOURCE)
     routes = message_id_routes(LedgerAccess(SOURCE, LedgerAnswers.of(given)), AdminHooks())
     registry = TrackerRegistry(open_storage("memory:"), TrackerLimits())
-    app = build_app(Health(), ServiceMetrics(registry, version="1"), *routes)
+    app = build_app(Health(), ServiceMetrics(registry, version="1"), *routes, failures=registry.calls.failures)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://tracker") as client:
         answer = await client.get(f"{PLAIN}?index=0")
     assert answer.status_code == 503

@@ -19,7 +19,7 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 @pytest.fixture
 async def port(registry):
-    app: Starlette = build_app(Health(), ServiceMetrics(registry, version="1"))
+    app: Starlette = build_app(Health(), ServiceMetrics(registry, version="1"), failures=registry.calls.failures)
     async with serving(app, HttpLimits(client_timeout_ms=60_000)) as running:
         yield running
 

@@ -35,7 +35,7 @@ async def test_every_route_has_an_action():
     """The table has the routes of the application, and no others."""
     registry = TrackerRegistry(open_storage("memory:"), TrackerLimits())
     more = message_id_routes(LedgerAccess("", LedgerAnswers.of(Settings())), AdminHooks())
-    app = build_app(Health(), ServiceMetrics(registry, version="1"), *more)
+    app = build_app(Health(), ServiceMetrics(registry, version="1"), *more, failures=registry.calls.failures)
     assert {route.path for route in app.routes} == set(ROUTE_ACTIONS)
     await registry.close()
 

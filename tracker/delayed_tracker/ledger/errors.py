@@ -72,7 +72,7 @@ class MetadataInvalid(LedgerError):
 
 
 class MetadataUnavailable(LedgerError):
-    """The metadata store does not answer. Start it, or correct its address."""
+    """A store of metadata or of ledgers does not answer. Start it, or correct its address."""
 
     reason = "LEDGER_METADATA_UNAVAILABLE"
 

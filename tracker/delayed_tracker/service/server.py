@@ -200,7 +200,7 @@ class TrackerServer:
                 names=Names(self.settings.telemetry.metrics_names),
             )
             admin = message_id_routes(self.ledgers, _guarded(self._admin_hooks))
-            app = build_app(self.health, metrics, *admin, guard=self._guard)
+            app = build_app(self.health, metrics, *admin, failures=self.trackers.calls.failures, guard=self._guard)
             http_addresses = await http.bind(self.settings.server.http_addresses, app)
             health_address = self.settings.server.health_address
             if health_address is not None:

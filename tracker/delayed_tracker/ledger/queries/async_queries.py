@@ -1,7 +1,7 @@
 """Queries about topics for programs with an event loop.
 
-A source of ledgers reads files and belongs to one thread. Each source gets a thread of its own, which runs one query
-after the other. So the event loop never blocks, and no lock is needed.
+A source of ledgers reads files and belongs to one thread. Each source gets a thread of its own, which is given one query
+after the other. So the event loop never blocks, and what waits is a task, which can be cancelled.
 """
 
 import asyncio
@@ -32,6 +32,8 @@ class AsyncTopicQueries:
     def __init__(self, queries: TopicQueries, thread: ThreadPoolExecutor) -> None:
         self._queries = queries
         self._thread = thread
+        self._turn = asyncio.Lock()
+        """Held while the thread has a query: in its queue, one whose caller has gone would stay in memory."""
 
     @classmethod
     async def open(cls, opener: Callable[[], LedgerSource]) -> Self:
@@ -57,9 +59,13 @@ class AsyncTopicQueries:
         await self.close()
 
     async def close(self) -> None:
-        """Close the source after all queries that were submitted so far."""
-        closing = self._thread.submit(self._queries.source.close)
-        self._thread.shutdown(wait=False)
+        """Close the source after all queries that were asked so far. If cancelled, close it after the running one."""
+        try:
+            await self._turn.acquire()
+        finally:
+            closing = self._thread.submit(self._queries.source.close)
+            self._thread.shutdown(wait=False)
+        self._turn.release()  # queries that come later are refused by the thread
         await asyncio.wrap_future(closing)
 
     async def get_message_id_by_index(
@@ -91,5 +97,17 @@ class AsyncTopicQueries:
     async def _ask(
         self, query: Callable[Concatenate[TopicQueries, _Given], _Answer], *args: _Given.args, **kwargs: _Given.kwargs
     ) -> _Answer:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, lambda: query(self._queries, *args, **kwargs))
+        await self._turn.acquire()
+        try:
+            running = asyncio.wrap_future(self._thread.submit(query, self._queries, *args, **kwargs))
+        except BaseException:
+            self._turn.release()
+            raise
+        running.add_done_callback(self._over)
+        await asyncio.wait([running])
+        return running.result()
+
+    def _over(self, query: asyncio.Future[_Answer]) -> None:
+        self._turn.release()
+        if not query.cancelled():
+            query.exception()  # nobody retrieves it if the caller has gone

@@ -51,8 +51,10 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
         self, request: ledger_pb2.SeekByTimeRequest, _context: Context
     ) -> ledger_pb2.SeekByTimeResponse:
         """See ledger.proto."""
-        found = await self._ledgers.queries.seek_by_time(
-            request.topic, request.timestamp_ms, read_compacted=request.read_compacted
+        found = await self._ledgers.ask(
+            lambda queries: queries.seek_by_time(
+                request.topic, request.timestamp_ms, read_compacted=request.read_compacted
+            )
         )
         return ledger_pb2.SeekByTimeResponse(position=from_position(found.position), behind_end=found.behind_end)
 
@@ -60,7 +62,9 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
         self, request: ledger_pb2.GetLastMessagePositionRequest, _context: Context
     ) -> ledger_pb2.GetLastMessagePositionResponse:
         """See ledger.proto."""
-        last = await self._ledgers.queries.get_last_message_id(request.topic, read_compacted=request.read_compacted)
+        last = await self._ledgers.ask(
+            lambda queries: queries.get_last_message_id(request.topic, read_compacted=request.read_compacted)
+        )
         return ledger_pb2.GetLastMessagePositionResponse(message_id=_from_message_id(last))
 
     async def ReadEntries(
@@ -68,11 +72,13 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
     ) -> ledger_pb2.ReadEntriesResponse:
         """See ledger.proto."""
         answers = self._ledgers.answers
-        page = await self._ledgers.queries.read_entries(
-            request.topic,
-            Position(request.start.ledger_id, request.start.entry_id) if request.HasField("start") else None,
-            entries_max=min(request.max_entries or answers.entries_max, answers.entries_max),
-            bytes_max=min(request.max_bytes or answers.bytes_max, answers.bytes_max),
+        page = await self._ledgers.ask(
+            lambda queries: queries.read_entries(
+                request.topic,
+                Position(request.start.ledger_id, request.start.entry_id) if request.HasField("start") else None,
+                entries_max=min(request.max_entries or answers.entries_max, answers.entries_max),
+                bytes_max=min(request.max_bytes or answers.bytes_max, answers.bytes_max),
+            )
         )
         if page.entries.payload_bytes > answers.bytes_max:
             raise EntryTooLarge(str(next(iter(page.entries.positions))), page.entries.payload_bytes, answers.bytes_max)

@@ -1,7 +1,7 @@
 """Bounds the connections of the HTTP port, and the time that each may wait for its client.
 
 A connection waits for its client during a TLS handshake, while it has no whole request, and while the client does not read
-the answer. A connection that waits too long is closed. At the bound, the connection that has waited longest is closed for the next
+the answer. A connection that waits too long is closed. What works on a request ends when its client leaves. At the bound, the connection that has waited longest is closed for the next
 one, so that a health probe is answered however many silent connections there are. A request that is being answered is
 not cut off for it.
 """
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import h11
 import structlog
+from starlette.types import Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -62,6 +63,8 @@ class BoundedConnection(H11Protocol):
         self._all = all_of_port
         self._since = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
+        self._answering: asyncio.Task[object] | None = None
+        self._app, self.app = self.app, self._answer
 
     @property
     def waiting_since(self) -> float | None:
@@ -79,11 +82,24 @@ class BoundedConnection(H11Protocol):
         self._timer = self.loop.call_later(self._all.client_timeout_s, self._close_if_overdue)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection from the open ones."""
+        """Remove the connection from the open ones, and end the work on an answer that nobody will get."""
         self._all.open.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
+        if self._answering is not None and self.cycle.disconnected:
+            self._answering.cancel()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._answering = task = asyncio.current_task()
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self.cycle.disconnected:
+                raise
+        finally:
+            if self._answering is task:  # else the next request of the connection has begun
+                self._answering = None
 
     def pause_writing(self) -> None:
         """Start to wait for the client to read."""

@@ -9,7 +9,7 @@
     405  the topic is partitioned: ask one of its partitions
     406  the topic is not persistent
     412  the topic's entries carry no index, or the service has no ledgers to read
-    503  the ledgers are being opened, or ZooKeeper does not answer
+    503  the ledgers are being opened, or their store does not answer
 
 Errors are ``{"reason": ...}``, with Pulsar's text where Pulsar has one. If several things are wrong, the first of these
 is answered, as in Pulsar: the configuration, the index, the permission, the topic and its owner, the message.

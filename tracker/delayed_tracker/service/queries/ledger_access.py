@@ -1,13 +1,14 @@
 """Ledgers for ledger queries, opened when the service starts, if the settings name any.
 
-Trackers do not need them. So a ZooKeeper that does not answer keeps no service from starting: its ledgers are opened when
-it answers, and queries are told to come again until then.
+Trackers do not need them. So a ZooKeeper or an object store that does not answer keeps no service from starting: its
+ledgers are opened when it answers, and queries are told to come again until then, and when it fails later.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import structlog
 
@@ -23,6 +24,8 @@ from delayed_tracker.service.settings.settings import Settings
 _RETRY_S: Final = 1.0
 _RETRY_MAX_S: Final = 60.0
 """Longest pause between two attempts to open the ledgers; each is twice the one before."""
+
+Answer = TypeVar("Answer")
 
 _log = structlog.stdlib.get_logger("delayed_tracker.service")
 
@@ -67,22 +70,28 @@ class LedgerAccess:
         self._queries: AsyncTopicQueries | None = None
         self._opening: asyncio.Task[None] | None = None
 
-    @property
-    def queries(self) -> AsyncTopicQueries:
-        """Queries over the open ledgers.
+    async def ask(self, query: Callable[[AsyncTopicQueries], Awaitable[Answer]]) -> Answer:
+        """Return the answer of a query over the open ledgers.
 
         Raises:
             LedgerSourceNotSet: the settings name no ledgers.
             Recovering: the ledgers are not open yet, or are closed.
+            MetadataUnavailable: a store or a file cannot be read now.
+            LedgerError: as the query raises it.
         """
         if not self._source_url:
             raise LedgerSourceNotSet
         if self._queries is None:
             raise Recovering("the ledgers are not open", retry_after_ms=self.answers.retry_after_ms)
-        return self._queries
+        try:
+            return await query(self._queries)
+        except OSError as error:
+            raise MetadataUnavailable(
+                f"the ledgers cannot be read: {error}; make it readable, and ask again"
+            ) from error
 
     async def start(self) -> None:
-        """Open the source, or begin to try until ZooKeeper answers. This may take as long as reading all its files.
+        """Open the source, or begin to try until its stores answer. This may take as long as reading all its files.
 
         Raises:
             InvalidInput: the URL names nothing that can be opened, or a file cannot be read.
@@ -103,8 +112,8 @@ class LedgerAccess:
         except InvalidInput as error:
             raise InvalidInput("ledgerSourceUrl", self._source_url, error.remedy) from error
         except OSError as error:
-            # An error of an object storage, which has no file name.
-            raise InvalidInput("ledgerSourceUrl", self._source_url, f"{error}; name what can be read") from error
+            # Of an object store or a ZooKeeper that does not answer: a file that cannot be read is InvalidInput.
+            raise MetadataUnavailable(f"{error}; start it, or correct ledgerSourceUrl") from error
 
     async def _open_later(self) -> None:
         pause_s = _RETRY_S
@@ -143,7 +152,7 @@ class LedgerAccess:
             BrokerMetadataDisabled: see :meth:`require_index_metadata`.
         """
         self.require_index_metadata(mode)
-        return await self.queries.get_message_id_by_index(topic, index, mode=mode)
+        return await self.ask(lambda queries: queries.get_message_id_by_index(topic, index, mode=mode))
 
     async def close(self) -> None:
         """Close the source. Harmless if it was not opened."""
