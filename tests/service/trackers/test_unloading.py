@@ -190,13 +190,10 @@ async def test_what_is_nearly_due_keeps_a_tracker_in_memory(make, clock):
     assert host.state is HostState.READY
 
 
-@pytest.mark.parametrize("what", ["lease", "ended lease", "poll", "unclaimed", "setting", "claim of a window"])
+@pytest.mark.parametrize("what", ["lease", "ended lease", "poll", "setting", "claim of a window"])
 async def test_what_is_under_way_keeps_a_tracker_in_memory(make, clock, what):
     registry = await make(idle_ms=0 if what == "setting" else IDLE_MS)
-    if what == "unclaimed":
-        host = await registry.load(KEY)
-    else:
-        host, epoch = await filled(registry, clock)
+    host, epoch = await filled(registry, clock)
     held = None
     if what in {"lease", "ended lease"}:
         host.add(epoch, IndexColumns.of([(clock.now_ms() + 10, 90, 0)]))
@@ -214,6 +211,31 @@ async def test_what_is_under_way_keeps_a_tracker_in_memory(make, clock, what):
         held.cancel()
         with suppress(asyncio.CancelledError):
             await held
+
+
+async def test_a_tracker_whose_opener_has_gone_is_closed_when_it_is_idle(make, storage, clock):
+    """Its recovery is there for the next open for as long; callers with older epochs are told that it is not open."""
+    registry = await make()
+    host, epoch = await filled(registry, clock)
+    await registry.close_tracker(KEY, epoch)
+    gate = storage.before["list"] = Gate()
+    opening = asyncio.create_task(registry.open(KEY, owner="gone", mark_delete=None))
+    await settle()
+    opening.cancel()
+    await asyncio.wait([opening])
+    gate.open()
+    await elapse(clock, IDLE_MS - 2)
+    host = registry.find_host(KEY)
+    assert host.state is HostState.READY
+    with pytest.raises(TrackerNotOpen):
+        host.add(epoch, IndexColumns.of([(clock.now_ms() + FAR_MS, 90, 0)]))
+    tracked_count = host.tracked_count
+    with registry._used(KEY):  # by a call that waits
+        await elapse(clock, 2 * IDLE_MS)
+        assert host.state is HostState.READY
+    await elapse(clock, 2 * IDLE_MS)
+    assert registry.find_host(KEY) is None
+    assert (await open_tracker(registry))[1].recovered_count == tracked_count
 
 
 async def test_lease_ids_go_on_after_a_return(make, clock):

@@ -106,18 +106,20 @@ class TrackerGate:
             ready.load_within(self._load_share, now)
 
     def is_idle(self, idle_ms: int) -> bool:
-        """Return True if nobody has used the tracker for so long, nothing is under way, and nothing falls due soon."""
-        core, now = self.sound_core, self.now()
-        if core is None or self.log is None or self.state is not HostState.READY:
-            return False
-        if now.elapsed_ms - self._active_at_ms < idle_ms or self._held_count or self.polls or self.catalogue_waits:
-            return False
-        if self.runner.in_flight_count or self.runner.writer.undoing or self.runner.catalogue_lock.locked():
-            return False
-        if not core.can_rest:
+        """Return True if the tracker is unused and recoverable, and nothing falls due soon."""
+        core = self.sound_core
+        if core is None or self.log is None or not self.is_unused(idle_ms) or not core.can_rest:
             return False
         due_ms = core.falls_due_ms()
-        return due_ms is None or due_ms - now.wall_ms > idle_ms
+        return due_ms is None or due_ms - self.now_ms() > idle_ms
+
+    def is_unused(self, idle_ms: int) -> bool:
+        """Return True if the tracker is in memory, nobody has used it for so long, and nothing is under way."""
+        if self.state is not HostState.READY or self._shared.clock.elapsed_ms() - self._active_at_ms < idle_ms:
+            return False
+        runner = self.runner
+        is_at_work = runner.in_flight_count or runner.writer.undoing or runner.catalogue_lock.locked()
+        return not (is_at_work or self._held_count or self.polls or self.catalogue_waits)
 
     def unload(self) -> None:
         """Drop the core of an idle tracker whose checkpoint is recorded."""
@@ -248,8 +250,10 @@ class TrackerGate:
         return self._core
 
     def require_epoch(self, epoch: int | None) -> None:
-        """Raise Fenced unless this is the epoch in force, or None."""
+        """Raise Fenced unless this is the epoch in force, or None; TrackerNotOpen if it is the epoch of a recovery alone."""
         if epoch is not None and epoch != self.epoch:
+            if not self.owner:
+                raise TrackerNotOpen(self.key)
             raise Fenced(self.key, given_epoch=epoch, epoch=self.epoch, owner=self.owner)
 
     def numbers(self) -> tuple[int, ...]:

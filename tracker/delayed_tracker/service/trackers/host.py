@@ -113,8 +113,12 @@ class TrackerHost:
         self._gate.open(core, log_bytes)
 
     def is_idle(self, idle_ms: int) -> bool:
-        """Return True if nobody has used the tracker for so long, nothing is under way, and nothing falls due soon."""
+        """Return True if the tracker has an owner, is unused and recoverable, and nothing falls due soon."""
         return not self.ownership.is_unclaimed and self._gate.is_idle(idle_ms)
+
+    def is_abandoned(self, idle_ms: int) -> bool:
+        """Return True if nobody has opened the tracker since it was recovered, or used it for so long."""
+        return self.ownership.is_unclaimed and self._gate.is_unused(idle_ms)
 
     @property
     def is_logged(self) -> bool:

@@ -140,6 +140,7 @@ class TrackerRegistry:
                 self.hosts,
                 find=self._ready_host,
                 is_free=self._is_free,
+                close=lambda host: self.begin_close(host, "CLOSED"),
             )
         self._shared = SharedComponents(
             clock=self.clock,
@@ -423,7 +424,7 @@ class TrackerRegistry:
         return host
 
     def _is_free(self, key: TrackerKey) -> bool:
-        return self.serving and key not in self.imports and key not in self._removals
+        return self.serving and not (key in self.imports or key in self._removals or key in self._use_counts)
 
     def _reload_needed(self, key: TrackerKey) -> None:
         if self.serving:

@@ -3,6 +3,8 @@
 A tracker that is idle for ``tracker_idle_unload_ms`` is checkpointed: then the catalogue and the add log have all of it,
 and it can be recovered at any time under its epoch. It stays open. ``recoveries`` brings it back before a call, and
 before it falls due.
+
+A tracker that was recovered for an opener who has gone has no owner. It is closed when it is unused for as long.
 """
 
 import asyncio
@@ -34,6 +36,7 @@ class IdleTrackers:
         trackers: returns the trackers that are in memory.
         find: returns one of them; None if it is not in memory.
         is_free: returns False while something is done with a tracker as a whole, such as an import.
+        close: begins to close a tracker.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class IdleTrackers:
         *,
         find: Callable[[TrackerKey], TrackerHost | None],
         is_free: Callable[[TrackerKey], bool],
+        close: Callable[[TrackerHost], object],
     ) -> None:
         self.unload_count = 0
         """Unloads since the start."""
@@ -57,6 +61,7 @@ class IdleTrackers:
         self._find = find
         self._unloads = TrackerWork("unloading an idle tracker", self._unload, at_once=_UNLOADS_AT_ONCE, clock=clock)
         self._is_free = is_free
+        self._close_tracker = close
         self._unloaded: set[TrackerKey] = set()
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -111,6 +116,8 @@ class IdleTrackers:
                 return
             if self._may_rest(tracker):
                 self._unloads.ask(tracker.key)
+            elif self._may_close(tracker):
+                self._close_tracker(tracker)
             if number % _LOOKED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
@@ -118,6 +125,10 @@ class IdleTrackers:
         # The setting may have been changed to 0 meanwhile.
         idle_ms = self._limits.tracker_idle_unload_ms
         return idle_ms > 0 and self._is_free(tracker.key) and tracker.is_idle(idle_ms)
+
+    def _may_close(self, tracker: TrackerHost) -> bool:
+        idle_ms = self._limits.tracker_idle_unload_ms
+        return idle_ms > 0 and self._is_free(tracker.key) and tracker.is_abandoned(idle_ms)
 
     async def _unload(self, key: TrackerKey) -> None:
         tracker = self._find(key)
