@@ -23,7 +23,7 @@ from delayed_tracker.service.instruments.measured_add_log import MeasuredAddLog
 from delayed_tracker.service.instruments.measured_storage import MeasuredStorage
 from delayed_tracker.service.instruments.service_families import SHELL_COUNTERS
 from delayed_tracker.service.instruments.tracker_families import INDEX_EVENTS, OFFERS
-from delayed_tracker.service.instruments.tracker_rows import COLUMNS
+from delayed_tracker.service.instruments.tracker_rows import COLUMNS, LABEL_BYTES_MAX
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.storage.capabilities import StorageSpace
 from delayed_tracker.storage.errors import StorageUnavailable
@@ -158,6 +158,19 @@ async def test_above_the_limit_there_are_sums(storage, clock):
     await registry.open(OTHER, owner="tests", mark_delete=None)
     check(await scraped(registry), {OTHER.subscription})
     await registry.close()
+
+
+async def test_trackers_with_very_long_names_are_summed(registry, clock):
+    """Labels have a bound: names of 8 KiB in each of a tracker's series would make expositions of any size."""
+    long, short = TrackerKey("t" * 4_096, "s" * 4_096), TrackerKey("t" * (LABEL_BYTES_MAX - 2), "ä")
+    for key in (long, short):
+        opened = await registry.open(key, owner="tests", mark_delete=None)
+        registry.host(key).add(opened.epoch, bucketful(clock.now_ms(), 1))
+    samples = await scraped(registry)
+    pending = "delayed_tracker_subscription_pending_indexes"
+    assert label_values(samples, pending)["subscription"] == {"ä"}
+    assert samples[pending,] == samples["delayed_tracker_pending_indexes",] / 2 == 5
+    assert samples["delayed_tracker_aggregated_trackers",] == 1
 
 
 async def test_names_are_written_so_that_they_can_be_read_again(registry):

@@ -33,7 +33,8 @@ RELOADS: Final = Family(
 AGGREGATED: Final = Family(
     "delayed_tracker_aggregated_trackers",
     _GAUGE,
-    "Open trackers without series of their own: metricsTrackersMax was reached when they were opened.",
+    "Open trackers without series of their own: metricsTrackersMax was reached when they were opened, or their names "
+    "have more than 1024 bytes.",
 )
 AGGREGATED_TOTAL: Final = Family(
     "delayed_tracker_trackers_aggregated_total",

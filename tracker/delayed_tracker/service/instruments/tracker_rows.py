@@ -4,7 +4,8 @@ A step of a tracker only marks it as changed. A scrape reads the changed rows ag
 become due since. Ten thousand idle trackers cost nothing. A row is read between two steps, so its values are of one
 moment.
 
-The first trackers have series with labels of their own, up to a limit. All others are summed.
+The first trackers have series with labels of their own, up to a limit. All others are summed, and so are trackers with
+very long names, which each of their series would repeat.
 """
 
 import asyncio
@@ -32,6 +33,8 @@ _ROWS_MIN: Final = 64
 _SLACK: Final = 16
 """The table grows by one row for this many rows: ten thousand trackers must not need memory for twenty thousand."""
 NO_ROW: Final = -1
+LABEL_BYTES_MAX: Final = 1_024
+"""Bytes of the topic and the subscription of a tracker with series of its own."""
 
 _PLACE = {name: place for place, name in enumerate(COLUMNS)}
 _MOMENTS: Final = [_PLACE[name] for name in MOMENTS]
@@ -135,7 +138,7 @@ class TrackerRows:
         host.row_place = place
         self._hosts[place] = host
         self.changed.add(host)
-        if len(self.labelled) >= self._labelled_max:
+        if len(self.labelled) >= self._labelled_max or sum(len(name.encode()) for name in host.key) > LABEL_BYTES_MAX:
             self.aggregated_total += 1
             return self.shared_account
         self._is_labelled[place] = True

@@ -19,7 +19,7 @@ class TelemetrySettings(Section):
         "metricsTrackersMax",
         Group.SERVER,
         "Trackers whose metrics have series of their own, with the labels namespace, topic and subscription. Of trackers "
-        "opened beyond that there is the sum.",
+        "opened beyond that, and of those whose names have more than 1024 bytes together, there is the sum.",
         unit="trackers",
         maximum=10_000_000,
     )
