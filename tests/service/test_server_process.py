@@ -95,6 +95,21 @@ async def test_a_signal_stops_the_service_in_order(tmp_path: Path, number: signa
 
 
 @pytest.mark.long
+async def test_a_thread_that_hangs_does_not_delay_the_end(tmp_path: Path):
+    """After a stop in order, the process exits with 0, even if one of its threads waits for ever."""
+    hanging = "import threading\nthreading.Thread(target=threading.Event().wait).start()\n"
+    ending = "from delayed_tracker.cli.service.serve import _end_process_within\n"
+    serving = SERVE.replace("ready_file=Path(ready)", "ready_file=Path(ready), end_within=_end_process_within")
+    arguments = ["sqlite:" + str(tmp_path / "tracker.db"), str(tmp_path / "ready.json"), "127.0.0.1"]
+    async with running("-c", hanging + ending + serving, *arguments) as process:
+        await next_line(process, "ready")
+        process.send_signal(signal.SIGTERM)
+        await next_line(process, "stopped")
+        async with asyncio.timeout(30):
+            assert await process.wait() == 0
+
+
+@pytest.mark.long
 async def test_idle_streams_do_not_delay_a_stop(tmp_path: Path):
     """Idle streams of reflection, health watches and adds end at once, long before the grace period of a minute."""
     async with service(tmp_path) as process, asyncio.timeout(60):

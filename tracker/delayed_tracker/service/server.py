@@ -374,8 +374,8 @@ async def serve(
         ready_file: written when calls are answered (``BoundAddresses.to_json``), removed at the end. One that a killed
             service left is removed at once; that of a running service is replaced when this one answers.
         reread: reads the settings again from their sources at SIGHUP; None ignores SIGHUP.
-        end_within: called with seconds, the rest of the grace period, if a signal has ended the start: threads may still wait for
-            a file or a storage, and the interpreter for them.
+        end_within: called with seconds, the end of the grace period, after a stop by a signal: threads may still wait for a file
+            or a storage, and the interpreter for them.
 
     Raises:
         DelayedTrackerError: the service could not start. ``delayed_tracker.cli.exit_codes`` maps each error to an exit
@@ -401,15 +401,15 @@ async def serve(
                 _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage.storage_url)
                 await stop.wait()
                 _log.info("stopping", grace_ms=server.settings.server.shutdown_grace_ms)
-            elif end_within is not None:
-                grace_ms = settings.server.shutdown_grace_ms
-                end_within((grace_ms - drain_ms_of(grace_ms)) / 1_000)
         finally:
             ready.remove()
             await server.stop()
             reloading.cancel()
             await asyncio.wait([reloading])
     _log.info("stopped")
+    if end_within is not None:
+        grace_ms = server.settings.server.shutdown_grace_ms
+        end_within((grace_ms - drain_ms_of(grace_ms)) / 1_000)
     return bound
 
 
