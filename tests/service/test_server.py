@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,6 +34,7 @@ from delayed_tracker.storage.sqlite.lock import lock_path_of
 from delayed_tracker.v1 import tracker_pb2 as pb
 from delayed_tracker.v1 import tracker_pb2_grpc as pb_grpc
 from tests.service.harness.settings import settings_of
+from tests.service.harness.shell import until
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -303,6 +306,22 @@ async def test_ready_file_that_cannot_be_written_stops_the_start(tmp_path: Path)
     """The error names the option and the path, and the service is stopped."""
     with pytest.raises(InvalidInput, match=r"--ready-file.*name a file in a directory"):
         await serve(settings(), ready_file=tmp_path / "absent" / "ready.json")
+
+
+async def test_what_cannot_read_its_files_again_ends_the_service(tmp_path: Path):
+    """Else revoked keys and old certificates would stay in force, without a word. The service stops in order."""
+    ready = tmp_path / "ready.json"
+
+    def reread() -> Settings:
+        raise RuntimeError("can't start new thread")
+
+    serving = asyncio.create_task(serve(settings(), ready_file=ready, reread=reread))
+    await until(ready.exists)
+    os.kill(os.getpid(), signal.SIGHUP)
+    async with asyncio.timeout(20):
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await serving
+    assert not ready.exists()
 
 
 async def test_a_message_above_the_limit_is_refused():

@@ -11,11 +11,11 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import structlog
@@ -231,6 +231,11 @@ class TrackerServer:
         await self.health.enter(Stage.SERVING)
         return BoundAddresses.of(tuple(grpc_addresses), http_addresses, health_address)
 
+    def upkeep(self) -> list[asyncio.Task[None]]:
+        """Return the tasks that read files again and open ledgers later, which end only if they fail or are done."""
+        opening = self.ledgers.opening
+        return self._rereading if opening is None else [*self._rereading, opening]
+
     def apply(self, settings: Settings) -> None:
         """Apply settings that differ from the present ones only in reloadable keys."""
         before, self.settings = self.settings, settings
@@ -380,6 +385,8 @@ async def serve(
     Raises:
         DelayedTrackerError: the service could not start. ``delayed_tracker.cli.exit_codes`` maps each error to an exit
             code.
+        Exception: keys, rules, certificates or settings cannot be read again, for a reason that no file has, such as a thread
+            that cannot be started. The service has stopped in order.
     """
     asyncio.get_running_loop().set_exception_handler(InternalErrors(clock or SystemClock()).report)
     allocate_in_two_arenas()
@@ -399,7 +406,7 @@ async def serve(
                 _warn_of_open_addresses(bound, has_authentication=settings.security.authentication_enabled)
                 ready.write(f"{bound.to_json()}\n")
                 _log.info("ready", grpc=str(bound.grpc), http=str(bound.http), storage=settings.storage.storage_url)
-                await stop.wait()
+                await _until_stopped(stop, (reloading, *server.upkeep()))
                 _log.info("stopping", grace_ms=server.settings.server.shutdown_grace_ms)
         finally:
             ready.remove()
@@ -438,6 +445,19 @@ async def _start_unless(stop: asyncio.Event, server: TrackerServer) -> BoundAddr
     elif not starting.cancelled() and (error := starting.exception()) is not None:
         _log.warning("the start failed while it was ended", error=str(error))
     return None
+
+
+async def _until_stopped(stop: asyncio.Event, upkeep: Iterable[asyncio.Task[None]]) -> None:
+    """Return when ``stop`` is set. Raise the error of a task that fails before: its files would never be read again."""
+    stopping = asyncio.create_task(stop.wait())
+    running: set[asyncio.Task[Any]] = {stopping, *upkeep}
+    try:
+        while not stopping.done():
+            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+    finally:
+        stopping.cancel()
 
 
 def _warn_of_open_addresses(bound: BoundAddresses, *, has_authentication: bool) -> None:

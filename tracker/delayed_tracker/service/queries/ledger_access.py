@@ -6,7 +6,6 @@ ledgers are opened when it answers, and queries are told to come again until the
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
@@ -68,7 +67,8 @@ class LedgerAccess:
         self.answers = answers
         self._source_url = source_url
         self._queries: AsyncTopicQueries | None = None
-        self._opening: asyncio.Task[None] | None = None
+        self.opening: asyncio.Task[None] | None = None
+        """Attempts to open the ledgers, while their stores are away since the start."""
 
     async def ask(self, query: Callable[[AsyncTopicQueries], Awaitable[Answer]]) -> Answer:
         """Return the answer of a query over the open ledgers.
@@ -104,7 +104,7 @@ class LedgerAccess:
             await self._open()
         except MetadataUnavailable as error:
             self._note(error, _RETRY_S)
-            self._opening = asyncio.create_task(self._open_later())
+            self.opening = asyncio.create_task(self._open_later())
 
     async def _open(self) -> None:
         try:
@@ -156,11 +156,10 @@ class LedgerAccess:
 
     async def close(self) -> None:
         """Close the source. Harmless if it was not opened."""
-        if self._opening is not None:
-            self._opening.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._opening
-            self._opening = None
+        if self.opening is not None:
+            self.opening.cancel()
+            await asyncio.wait([self.opening])
+            self.opening = None
         if self._queries is not None:
             queries, self._queries = self._queries, None
             await queries.close()
