@@ -13,7 +13,7 @@ from delayed_tracker.service.settings.load import load_settings
 from delayed_tracker.v1 import tracker_pb2
 from tests.service.harness.settings import settings_of
 from tests.service.security.secured import RULES, SUBSCRIPTION, TOPIC, secured, write_rules
-from tests.service.security.tokens import OTHER_SECRET, SECRET, data_url, token
+from tests.service.security.tokens import OTHER_SECRET, SECRET, data_url, file_url, token
 
 REF = tracker_pb2.TrackerRef(topic=TOPIC, subscription=SUBSCRIPTION)
 OPEN = tracker_pb2.OpenTrackerRequest(tracker=REF, owner="tests")
@@ -83,6 +83,35 @@ async def test_a_token_that_ends_ends_its_polls_and_streams(tmp_path):
             assert "expired" in await polling.details()
         stats = await lasting.GetTrackerStats(tracker_pb2.GetTrackerStatsRequest(tracker=REF))
         assert stats.leased_count == 0
+
+
+@pytest.mark.slow
+async def test_a_stream_ends_when_the_key_of_its_token_is_gone(tmp_path):
+    """Its next request is refused, also if the token has no end; a stream whose key has stayed goes on."""
+    keys = [file_url(tmp_path / name, secret) for name, secret in (("old", SECRET), ("other", OTHER_SECRET))]
+    async with (
+        secured(tmp_path, token_secret_key=" ".join(keys)) as service,
+        service.trackers(token("shop", exp=None)) as ending,
+        service.trackers(token("shop", key=OTHER_SECRET, exp=None)) as lasting,
+    ):
+        epoch = (await lasting.OpenTracker(OPEN)).epoch
+        add = tracker_pb2.AddMessagesStreamRequest(add=tracker_pb2.AddMessagesRequest(tracker=REF, epoch=epoch))
+        streams = [calls.AddMessagesStream() for calls in (ending, lasting)]
+        for stream in streams:
+            await stream.write(add)
+            assert await stream.read() != grpc.aio.EOF
+        (tmp_path / "old").write_bytes(bytes(reversed(SECRET)))
+
+        async def is_refused():
+            code = await ending.GetTrackerStats(tracker_pb2.GetTrackerStatsRequest(tracker=REF)).code()
+            return code is grpc.StatusCode.UNAUTHENTICATED
+
+        await until(is_refused)
+        for stream in streams:
+            await stream.write(add)
+        assert await streams[0].code() is grpc.StatusCode.UNAUTHENTICATED
+        assert await streams[1].read() != grpc.aio.EOF
+        streams[1].cancel()
 
 
 async def test_a_stream_ends_when_its_rule_is_gone(tmp_path):

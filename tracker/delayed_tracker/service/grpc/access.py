@@ -32,12 +32,16 @@ class CallCheck:
     Args:
         of: the method's access.
         caller: None if no credential is needed.
+        given: the caller's credentials.
     """
 
-    __slots__ = ("_named", "_of", "_usage", "caller")
+    __slots__ = ("_given", "_keys_version", "_named", "_of", "_usage", "caller")
 
-    def __init__(self, of: "MethodAccess", caller: Caller | None) -> None:
+    def __init__(self, of: "MethodAccess", caller: Caller | None, given: Credentials) -> None:
         self._of = of
+        self._given = given
+        self._keys_version = 0 if caller is None else caller.guard.keys_version
+        """Version of the keys that have verified the credentials."""
         self._named: Names = _NO_NAMES
         """Topic and subscription of the last request that named them."""
         self.caller = caller
@@ -50,18 +54,26 @@ class CallCheck:
             request: as it was parsed.
             size: its bytes.
         Raises:
+            Unauthenticated: the key of the caller's token is gone.
             PermissionDenied: the caller may not make the call on this topic.
             QuotaExceeded: the caller may not add more.
             InvalidInput: the topic of a ledger is malformed.
         """
         if self.caller is None:
             return
+        if self.caller.guard.keys_version != self._keys_version:
+            self._authenticate_again(self.caller.guard)
         if self._usage is not None:
             self._usage.spend(indexes=_row_count(request), size=size)
         if self._of.action is not None:
             self._require_action(self.caller, self._of.action, request)
         if self._usage is not None and self._of.name in _ADDING_CALLS:
             self._usage.add(_row_count(request))
+
+    def _authenticate_again(self, guard: Guard) -> None:
+        keys_version = guard.keys_version
+        guard.principal_of(self._given)
+        self._keys_version = keys_version
 
     def _require_action(self, caller: Caller, action: Action, request: object) -> None:
         head: Any = request.head if isinstance(request, Columned) else request
@@ -91,8 +103,12 @@ class CallCheck:
         return await _before_expiry(self.caller, answering)
 
     def require_time_left(self) -> None:
-        """Raise Unauthenticated if the caller's credential has ended; between the parts of an answer."""
-        if self.caller is not None and self.caller.guard.remaining_seconds(self.caller.principal) == 0:
+        """Raise Unauthenticated if the caller's credential, or its key, has ended; between the parts of an answer."""
+        if self.caller is None:
+            return
+        if self.caller.guard.keys_version != self._keys_version:
+            self._authenticate_again(self.caller.guard)
+        if self.caller.guard.remaining_seconds(self.caller.principal) == 0:
             raise Unauthenticated(_TOO_LATE, principal=self.caller.principal.role)
 
     def until_expiry(self, requests: AsyncIterable[T]) -> AsyncIterable[T]:
@@ -152,15 +168,16 @@ class MethodAccess:
         """
         guard = self._guard
         if guard is None:
-            return CallCheck(self, None)
+            return CallCheck(self, None, Credentials())
         given = [value for key, value in metadata if key == AUTHORIZATION_KEY]
         if len(given) > 1:
             raise Unauthenticated("the call has more than one authorization")
         authorization = str(given[0]) if given else None
         name = None if given and guard.reads_tokens else _certificate_name(context)
-        caller = admitted(guard, Credentials(authorization, name), context.peer)
+        credentials = Credentials(authorization, name)
+        caller = admitted(guard, credentials, context.peer)
         set_caller(caller)
-        return CallCheck(self, caller)
+        return CallCheck(self, caller, credentials)
 
     def refused(self, error: Exception, context: Context) -> None:
         """Note a refused call in the audit log; do nothing for other errors."""

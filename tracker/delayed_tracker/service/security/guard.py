@@ -68,6 +68,8 @@ class Guard:
         assert settings.authentication_enabled
         self.audit = AuditLog(clock)
         self.counts = counts
+        self.keys_version = 0
+        """Rises when other keys verify tokens: what goes on for long must authenticate its caller again."""
         self._settings = settings
         self._clock = clock
         self._key_watch = FileWatch(token_key_files(settings))
@@ -146,6 +148,7 @@ class Guard:
             found = await asyncio.to_thread(self._reread)
             if found.keys is not None:
                 self._authenticator.use_keys(found.keys)
+                self.keys_version += 1
             if "quotas" in found.changed and self._quotas is not None and self._quotas_file is not None:
                 self._quotas.adopt(self._quotas_file.value)
             for kind in found.changed:
