@@ -236,8 +236,9 @@ async def test_queries_whose_callers_have_gone_leave_nothing():
         await asyncio.wait([task])
         del task, topic
     gc.collect()
-    assert [ref() for ref in kept] == [None, None]
+    alive = [ref() for ref in kept if ref() is not None]
     source.ready.set()
+    assert not alive
     assert await queries.get_message_id_by_index(TOPIC, 0) == MessageId(3, 0)
     await queries.close()
 
