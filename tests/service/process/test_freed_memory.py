@@ -56,6 +56,20 @@ async def test_a_process_that_never_rests_gives_back_every_five_minutes():
     assert await process.looks(LOOKS_MAX, cpu_s=1.0) == 1
 
 
+async def test_the_checks_go_on_when_a_thread_cannot_be_started():
+    """The error is the event loop's to report; the next check returns the memory."""
+    process = Process()
+    process.freed.start()
+    assert await process.looks(1, cpu_s=1.0) == 0
+    threads = ThreadPoolExecutor(1)
+    threads.shutdown()
+    asyncio.get_running_loop().set_default_executor(threads)
+    with pytest.raises(RuntimeError, match="cannot schedule"):
+        process.clock.advance(LOOK_MS)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    assert await process.looks(1, cpu_s=0.0) == 1
+
+
 async def test_nobody_looks_after_a_stop_or_before_a_start():
     """No check runs before a start or after a stop, and both may be called twice."""
     process = Process()

@@ -69,14 +69,14 @@ class MemoryTrimmer:
 
     def _look(self) -> None:
         assert self._trim is not None
+        self._timer = self._clock.call_later(LOOK_MS, self._look)  # also if no thread can be started now
         now_s = self._cpu_s()
         used_s, self._seen_s = now_s - self._seen_s, now_s
         self._looks += 1
         rests = used_s <= REST_SHARE_MAX * LOOK_MS / 1_000
         if now_s - self._given_back_s >= WORK_S_MIN and (rests or self._looks >= LOOKS_MAX):
-            self._given_back_s, self._looks = now_s, 0
             asyncio.get_running_loop().run_in_executor(None, self._trim)
-        self._timer = self._clock.call_later(LOOK_MS, self._look)
+            self._given_back_s, self._looks = now_s, 0
 
 
 def allocate_in_two_arenas() -> None:
