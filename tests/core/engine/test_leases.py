@@ -89,6 +89,63 @@ def test_release_ends_a_lease_with_its_last_position():
     table.check()
 
 
+def extended_one_by_one(count: int) -> LeaseTable:
+    """Return a table with one lease, whose positions expire one after the other, from 1,000 ms on."""
+    table = LeaseTable(TrackerLimits())
+    lease_id = table.grant(IndexColumns.of([(entry, 1, entry) for entry in range(count)]), 100)
+    for entry in range(count):
+        table.extend(lease_id, positions((1, entry)), 1_000 + entry)
+    return table
+
+
+def test_a_lease_that_is_extended_position_by_position_keeps_few_parts():
+    """Every call of a lease visits all its parts, so their number is logarithmic; and each position keeps its own expiry."""
+    table = extended_one_by_one(600)
+    assert len(table._leases[1]) <= 10
+    table.check()
+    assert table.expire(999) == []
+    for entry in range(0, 600, 100):
+        assert table.next_expiry_ms() == 1_000 + entry
+        ended = [row for rows in table.expire(1_099 + entry) for row in rows]
+        assert sorted(ended) == [(row, 1, row) for row in range(entry, entry + 100)]
+        table.check()
+    assert (len(table), len(table.bits), table.next_expiry_ms()) == (0, 0, None)
+
+
+def test_what_is_left_of_joined_parts_expires_when_it_was_promised():
+    """The next expiry is that of a position that is leased, not of one that was released or dropped."""
+    table = extended_one_by_one(7)
+    assert len(table._leases[1]) < 7
+    assert list(table.release(1, positions((1, 3), (1, 0)))) == [(0, 1, 0), (3, 1, 3)]
+    assert table.next_expiry_ms() == 1_001
+    table.check()
+    table.drop_through(Position(1, 1))
+    assert len(table.of(1)) == 4
+    assert table.next_expiry_ms() == 1_002
+    table.check()
+    lease = table.holder(Position(1, 5))
+    assert lease is not None
+    assert lease.expiry_of(Position(1, 5)) == 1_005
+    assert [row for rows in table.expire(1_004) for row in rows] == [(2, 1, 2), (4, 1, 4)]
+    assert table.ended.handed_out_by(1, positions((1, 4)), 1_004 + TrackerLimits().late_ack_ms - 1).tolist() == [True]
+    assert table.ended.handed_out_by(1, positions((1, 4)), 1_004 + TrackerLimits().late_ack_ms).tolist() == [False]
+    table.check()
+
+
+def test_joined_parts_of_two_leases_expire_in_the_order_of_their_ends():
+    """Ended leases are remembered in the order of their ends, whichever lease a position had."""
+    table = LeaseTable(TrackerLimits())
+    both = [table.grant(IndexColumns.of([(5, ledger, entry) for entry in range(8)]), 100) for ledger in (1, 2)]
+    for entry in range(8):
+        for lease_id in both:
+            table.extend(lease_id, positions((lease_id, entry)), 1_000 + 2 * entry + lease_id)
+    table.check()
+    assert len([row for rows in table.expire(1_009) for row in rows]) == 9
+    table.check()
+    assert len([row for rows in table.expire(2_000) for row in rows]) == 7
+    table.check()
+
+
 def test_drop_through_ends_leases_that_hold_nothing_more():
     """Mark-delete also acknowledges leased positions."""
     table = granted(100, 200)

@@ -3,10 +3,10 @@
 from delayed_tracker.core.core import TrackerCore
 from delayed_tracker.core.engine.effect_results import SegmentLoadFailed
 from delayed_tracker.core.engine.effects import LoadSegments, StoreSnapshot
-from delayed_tracker.core.engine.leases import Lease
 from delayed_tracker.core.engine.lifecycle import BucketLifecycle
 from delayed_tracker.core.engine.state import TrackerState
 from delayed_tracker.core.index.buckets import Bucket, MemoryCopies, SnapshotSegments
+from delayed_tracker.core.index.lease_part import LeasePart
 from delayed_tracker.core.index.runs import Run
 from delayed_tracker.core.values.limits import TrackerLimits
 from tests.core.harness.shell import Shell
@@ -82,5 +82,5 @@ class BusyTracker:
         (run,) = self.state.heap.of_bucket(self.bucket(ledger).key)
         return run
 
-    def lease(self) -> Lease:
+    def lease(self) -> LeasePart:
         return self.state.leases._leases[1][0]

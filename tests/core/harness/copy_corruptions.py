@@ -1,5 +1,7 @@
 """Corruptions of copies in memory, and of leases."""
 
+import numpy as np
+
 from delayed_tracker.core.index.runs import Run
 from delayed_tracker.core.values.columns import IndexColumns, Position
 from tests.core.harness.busy_tracker import FAR_MS, LATE, LOADING, MUTABLE
@@ -102,6 +104,12 @@ def the_expiry_of_a_lease_is_lost(busy):
 @corruption
 def a_lease_expires_at_another_moment(busy):
     busy.lease().expires_at_ms += 1
+
+
+@corruption
+def a_joined_part_of_a_lease_announces_another_expiry(busy):
+    part = busy.lease()
+    part.ends_ms = np.full(len(part.indexes), part.expires_at_ms + 1)
 
 
 @corruption

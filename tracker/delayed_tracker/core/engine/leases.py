@@ -11,16 +11,19 @@ from typing import Final
 import numpy as np
 
 from delayed_tracker.core.index.ended_leases import EndedLeases
-from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.index.lease_part import LeasePart
+from delayed_tracker.core.values.columns import (
+    BEFORE_ALL,
+    BoolArray,
+    IndexColumns,
+    Int64Array,
+    Position,
+    PositionColumns,
+)
 from delayed_tracker.core.values.errors import InvalidInput, InvariantViolation
 from delayed_tracker.core.values.limits import TrackerLimits
 from delayed_tracker.core.values.ordered_map import OrderedMap
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
-
-_ROW_BYTES = 24
-_BITS_BYTES = 2
-_LEASE_BYTES = 1_400
-"""An entry in both tables, three arrays and the objects around them, without rows and bits."""
 
 _NOTHING_ENDED: Final = EndedLeases(kept_ms=1, positions_max=1)
 """Shared by all trackers without an expired lease; only read."""
@@ -36,46 +39,7 @@ class LeaseAck:
     held_count: int = 0
 
 
-class Lease:
-    """Rows with one lease id and one expiry; those in ``bits`` are outstanding.
-
-    A lease is one such part, until some of its positions are extended.
-    """
-
-    __slots__ = ("_bits", "expires_at_ms", "indexes", "lease_id", "nbytes", "part")
-
-    def __init__(self, lease_id: int, part: int, expires_at_ms: int, indexes: IndexColumns) -> None:
-        self.lease_id = lease_id
-        self.part = part
-        """Distinguishes parts that end at the same moment."""
-        self.expires_at_ms = expires_at_ms
-        """In elapsed time, as every time in this module: a step of the wall clock ends no lease."""
-        self.indexes = indexes
-        # Most leases end whole: the bits are built when a part of the lease is needed.
-        self._bits: PositionBitmap | None = None
-        self.nbytes = _LEASE_BYTES + (_ROW_BYTES + _BITS_BYTES) * len(indexes)
-        """Memory of its rows and bits, in bytes. All of it is freed when the whole part has ended."""
-
-    @property
-    def is_whole(self) -> bool:
-        """True if every row is certainly still leased."""
-        return self._bits is None
-
-    @property
-    def bits(self) -> PositionBitmap:
-        """Positions that are outstanding; owned by this lease."""
-        if self._bits is None:
-            self._bits = PositionBitmap.of(self.indexes.positions)
-        return self._bits
-
-    def outstanding(self) -> IndexColumns:
-        """Return the rows that are still leased."""
-        if self.is_whole or len(self.bits) == len(self.indexes):
-            return self.indexes
-        return self.indexes.take(self.bits.contains(self.indexes.positions))
-
-
-_NO_LEASES: Final[dict[int, list[Lease]]] = {}  # shared by idle trackers: the first entry replaces it
+_NO_LEASES: Final[dict[int, list[LeasePart]]] = {}  # shared by idle trackers: the first entry replaces it
 
 
 class LeaseTable:
@@ -101,7 +65,7 @@ class LeaseTable:
         # Created when the first lease expires: most trackers are idle.
         self._ended: EndedLeases | None = None
         self._leases = _NO_LEASES
-        self._expiries: OrderedMap[tuple[int, int], Lease] = OrderedMap()
+        self._expiries: OrderedMap[tuple[int, int], LeasePart] = OrderedMap()
         self._last_id = 0
         self._last_part = 0
         # Dropped positions are removed from a lease when it is read, and from all leases when enough were dropped.
@@ -110,7 +74,7 @@ class LeaseTable:
         self._parts_bytes = 0
         self._bits = PositionBitmap()
         # Leases, by part, that are not yet in the union: most end before it is needed.
-        self._unlisted: dict[int, Lease] | None = None
+        self._unlisted: dict[int, LeasePart] | None = None
         self._unlisted_count = 0
 
     @property
@@ -147,10 +111,14 @@ class LeaseTable:
     @property
     def bits(self) -> PositionBitmap:
         """Leased positions; owned by this table. O(1), plus adding the leases granted since the last read."""
+        self._list_all()
+        return self._bits
+
+    def _list_all(self) -> None:
+        """Add the leases granted since the last time to the union."""
         if self._unlisted:
             self._bits.add(PositionColumns.concat([lease.indexes.positions for lease in self._unlisted.values()]))
             self._unlisted, self._unlisted_count = None, 0
-        return self._bits
 
     @property
     def last_id(self) -> int:
@@ -171,16 +139,19 @@ class LeaseTable:
     def _begin(self, lease_id: int, indexes: IndexColumns, expires_at_ms: int) -> None:
         """Begin a part of a lease. It keeps ``indexes``, so they must not be a slice of what was handed out together."""
         self._last_part += 1
-        lease = Lease(lease_id, self._last_part, expires_at_ms, indexes)
-        self._parts_bytes += lease.nbytes
-        if not self._leases:
-            self._leases = {}
-        self._leases.setdefault(lease_id, []).append(lease)
-        self._expiries[expires_at_ms, lease.part] = lease
+        lease = LeasePart(lease_id, self._last_part, expires_at_ms, indexes)
+        self._file(lease)
         if self._unlisted is None:
             self._unlisted = {}
         self._unlisted[lease.part] = lease
         self._unlisted_count += len(indexes)
+
+    def _file(self, lease: LeasePart) -> None:
+        self._parts_bytes += lease.nbytes
+        if not self._leases:
+            self._leases = {}
+        self._leases.setdefault(lease.lease_id, []).append(lease)
+        self._expiries[lease.expires_at_ms, lease.part] = lease
 
     def end_whole(self, lease_id: int, positions: PositionColumns) -> bool:
         """End a lease if ``positions`` are its positions, in the order of the hand-out.
@@ -200,7 +171,7 @@ class LeaseTable:
         self._end_untouched(lease)
         return True
 
-    def _end_untouched(self, lease: Lease) -> None:
+    def _end_untouched(self, lease: LeasePart) -> None:
         if self._unlisted is not None and self._unlisted.pop(lease.part, None) is not None:
             self._unlisted_count -= len(lease.indexes)
         else:
@@ -255,20 +226,40 @@ class LeaseTable:
         released = []
         for lease in list(self._leases[lease_id]):
             lease.bits.remove_through(self._dropped_through)
-            rows = lease.outstanding()
-            released.append(rows.take(chosen.contains(rows.positions)))
-            lease.bits.subtract(chosen)
-            if not lease.bits:
-                self._end(lease)
+            if lease.bits.intersection_count(chosen):
+                released.append(lease.release(chosen))
+                self._settle(lease)
         self.bits.subtract(chosen)
         return IndexColumns.concat(released)
 
     def extend(self, lease_id: int, positions: PositionColumns, expires_at_ms: int) -> None:
-        """Give positions that a lease holds a new expiry; the others keep theirs."""
+        """Give positions that a lease holds a new expiry; the others keep theirs. Amortised O(rows of the parts that hold them)."""
         rows = self.release(lease_id, positions)
         self._begin(lease_id, rows, expires_at_ms)
+        self._join_small_parts(lease_id)
 
-    def holder(self, position: Position) -> Lease | None:
+    def _join_small_parts(self, lease_id: int) -> None:
+        """Join small parts of a lease, until each is larger than all smaller ones together.
+
+        Their number stays logarithmic. Positions that are extended one by one would leave a part for each, and every later
+        call of the lease visits all its parts.
+        """
+        parts = sorted(self._leases[lease_id], key=len)
+        smaller = join_count = 0
+        for number, part in enumerate(parts, 1):
+            if len(part) <= smaller:
+                join_count = number
+            smaller += len(part)
+        if not join_count:
+            return
+        self._list_all()
+        self._last_part += 1
+        joined = LeasePart.joined(self._last_part, parts[:join_count])
+        for part in parts[:join_count]:
+            self._end(part)
+        self._file(joined)
+
+    def holder(self, position: Position) -> LeasePart | None:
         """Return the lease that holds a position, or None. O(leases)."""
         if not self.bits.has(position):
             return None
@@ -284,14 +275,32 @@ class LeaseTable:
         while self._expiries and self._expiries.first()[0][0] <= elapsed_ms:
             lease = self._expiries.first()[1]
             lease.bits.remove_through(self._dropped_through)
-            rows = lease.outstanding()
+            if lease.ends_ms is None:
+                rows = lease.outstanding()
+                self.bits.subtract(lease.bits)
+                self._end(lease)
+                self._remember(lease.lease_id, rows.positions, lease.expires_at_ms)
+            else:
+                rows = self._expire_rows(lease, elapsed_ms)
             returned.append(rows)
-            self.bits.subtract(lease.bits)
-            self._end(lease)
-            self._remember(lease.lease_id, rows.positions, lease.expires_at_ms)
         return returned
 
-    def _remember(self, lease_id: int, positions: PositionColumns, ended_ms: int) -> None:
+    def _expire_rows(self, lease: LeasePart, elapsed_ms: int) -> IndexColumns:
+        """End the first rows of a joined part, the first to expire of all, and return them.
+
+        They are remembered in the order of their ends, so those that expire after another part wait for it.
+        """
+        del self._expiries[lease.expires_at_ms, lease.part]
+        if self._expiries:
+            elapsed_ms = min(elapsed_ms, self._expiries.first()[0][0])
+        self._expiries[lease.expires_at_ms, lease.part] = lease
+        rows, ends_ms = lease.end_through(elapsed_ms)
+        self.bits.remove(rows.positions)
+        self._settle(lease)
+        self._remember(lease.lease_id, rows.positions, ends_ms)
+        return rows
+
+    def _remember(self, lease_id: int, positions: PositionColumns, ended_ms: int | Int64Array) -> None:
         if self._ended is None:
             limits = self._limits
             self._ended = EndedLeases(kept_ms=limits.late_ack_ms, positions_max=limits.late_ack_positions_max)
@@ -317,8 +326,7 @@ class LeaseTable:
         self._dropped_count = 0
         for lease in list(self._expiries.values()):
             lease.bits.remove_through(self._dropped_through)
-            if not lease.bits:
-                self._end(lease)
+            self._settle(lease)
 
     def outstanding(self) -> list[IndexColumns]:
         """Return the rows of every lease that are still leased."""
@@ -335,7 +343,16 @@ class LeaseTable:
         self._bits = PositionBitmap()
         self._unlisted, self._unlisted_count = None, 0
 
-    def _end(self, lease: Lease) -> None:
+    def _settle(self, lease: LeasePart) -> None:
+        """End a part that holds nothing more; let a joined one expire with the first row that is left."""
+        if not lease.bits:
+            self._end(lease)
+        elif lease.ends_ms is not None:
+            del self._expiries[lease.expires_at_ms, lease.part]
+            lease.begin_at_first_outstanding()
+            self._expiries[lease.expires_at_ms, lease.part] = lease
+
+    def _end(self, lease: LeasePart) -> None:
         del self._expiries[lease.expires_at_ms, lease.part]
         self._parts_bytes -= lease.nbytes
         parts = self._leases[lease.lease_id]
@@ -366,13 +383,11 @@ class LeaseTable:
         if self._parts_bytes != sum(lease.nbytes for parts in self._leases.values() for lease in parts):
             raise InvariantViolation(f"{self._parts_bytes} bytes are counted for the leases, they hold others")
 
-    def _check_part(self, lease: Lease, lease_id: int) -> None:
-        lease.bits.check()
+    def _check_part(self, lease: LeasePart, lease_id: int) -> None:
+        lease.check()
         if lease.lease_id != lease_id or not 1 <= lease.part <= self._last_part:
             raise InvariantViolation(f"a part of lease {lease.lease_id} is filed under {lease_id}")
         if not lease.bits and not self._dropped_count:  # an empty lease is removed when all leases are trimmed
             raise InvariantViolation(f"lease {lease_id} holds nothing")
-        if len(lease.outstanding()) != len(lease.bits):
-            raise InvariantViolation(f"lease {lease_id} has bits without rows")
         if self._expiries.get((lease.expires_at_ms, lease.part)) is not lease:
             raise InvariantViolation(f"lease {lease_id} has lost its expiry: it would never return")

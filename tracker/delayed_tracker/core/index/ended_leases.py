@@ -131,7 +131,7 @@ class EndedLeases:
         row_count = sum(map(len, self._blocks)) + sum(len(ended_ms) for _, _, ended_ms in self._unsorted)
         return _ROW_BYTES * row_count + self._bits.estimated_nbytes
 
-    def remember(self, lease_id: int, positions: PositionColumns, ended_ms: int) -> None:
+    def remember(self, lease_id: int, positions: PositionColumns, ended_ms: int | Int64Array) -> None:
         """Remember the positions that a lease held when it ended.
 
         Amortised O(n log n); one call sorts a few blocks at most.
@@ -139,7 +139,7 @@ class EndedLeases:
         Args:
             lease_id: id of the lease, 1 or more.
             positions: distinct; none of them is remembered.
-            ended_ms: in elapsed time; not before that of the previous call.
+            ended_ms: in elapsed time, one for all or one for each, ascending; not before that of the previous call.
         """
         count = len(positions)
         if not count:

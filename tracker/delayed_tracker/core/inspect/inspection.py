@@ -53,7 +53,7 @@ def explain(state: TrackerState, position: Position, now: Instant) -> Explanatio
     if lease is not None:
         rows = lease.outstanding()
         deadline = int(rows.deliver_at_ms[_is_at(rows.positions, position)][0])
-        expires_at_ms = now.wall_ms + lease.expires_at_ms - now.elapsed_ms
+        expires_at_ms = now.wall_ms + lease.expiry_of(position) - now.elapsed_ms
         return Explanation(MessagePlace.LEASED, deadline, expires_at_ms, bucket_id, lease.lease_id)
     deadline_in_memory = _deadline_in_memory(state, bucket, position)
     if deadline_in_memory is not None:
