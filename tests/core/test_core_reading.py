@@ -1,9 +1,12 @@
 """Reading a tracker asks for no effect and changes no answer, whatever waits to be cleared."""
 
+import tracemalloc
+
+import numpy as np
 import pytest
 
 from delayed_tracker.core.engine.effects import DeleteSnapshots
-from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.columns import Position, index_columns
 from tests.core.harness.shell import DUE_MS, STRICT, Shell, positions
 
 READINGS = {
@@ -61,3 +64,16 @@ def test_a_change_after_reading_retires_the_drained_bucket(drained):
     drained.core.stats()
     drained.core.cancel(positions((2, 0)), drained.now)
     assert [effect.bucket_ids for effect in drained.asked(DeleteSnapshots)] == [(1,)]
+
+
+def test_a_short_range_of_a_long_ledger_is_filtered_without_reading_the_rest():
+    """A call has up to a thousand ranges: each takes the memory of its own entries, not of all that the ledger has."""
+    shell = Shell.with_limits(STRICT)
+    entries = 2 * np.arange(200_000)
+    shell.core.add(index_columns(np.full(len(entries), DUE_MS), np.full(len(entries), 1), entries), shell.now)
+    tracemalloc.start()
+    ranges = [shell.core.filter_range(1, first, first + 3) for first in (0, 131_070, 399_996)]
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert ranges == [[(first + 1, first + 1), (first + 3, first + 3)] for first in (0, 131_070, 399_996)]
+    assert peak_bytes < 100_000

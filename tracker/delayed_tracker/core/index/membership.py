@@ -11,7 +11,7 @@ from delayed_tracker.core.kernels.compiled import contained, container_table
 from delayed_tracker.core.values.columns import BEFORE_ALL, BoolArray, Int64Array, Position, PositionColumns
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.ordered_map import OrderedMap
-from delayed_tracker.core.values.position_bitmap import PositionBitmap, bitmap_entries, by_ledger, entries_by_ledger
+from delayed_tracker.core.values.position_bitmap import PositionBitmap, by_ledger, entries_by_ledger
 from delayed_tracker.core.values.verb_results import BucketState
 
 _ASKED_PER_LISTING = 16
@@ -293,23 +293,14 @@ class Membership:
     def entries_between(self, ledger_id: int, first: int, stop: int) -> BitMap:
         """Return a new bitmap of the tracked entries of a ledger in [first, stop). O(buckets of the ledger + result)."""
         found = BitMap()
-        window: BitMap | None = None
         for bucket in self._by_ledger.get(ledger_id, ()):
             bitmap = bucket.bits.bitmap_of(ledger_id)
             if bitmap is None or bitmap.max() < first or bitmap.min() >= stop:
                 continue
             if bitmap.min() < first or bitmap.max() >= stop:
-                window = window or BitMap(range(first, stop))
-                bitmap = bitmap & window
+                bitmap = bitmap & BitMap(range(max(first, bitmap.min()), min(stop, bitmap.max() + 1)))
             found |= bitmap
         return found
-
-    def entries_of(self, ledger_id: int) -> Int64Array:
-        """Return the tracked entries of a ledger, ascending. O(entries)."""
-        entries = BitMap()
-        for bucket in self._by_ledger.get(ledger_id, ()):
-            entries |= bucket.bits.bitmap_of(ledger_id) or BitMap()
-        return bitmap_entries(entries)
 
     def check(self) -> int:
         """Raise InvariantViolation unless buckets are sound, disjoint and listed; return the number of bits."""
