@@ -2,10 +2,12 @@
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2
 
 from delayed_tracker.client import EntryRange, InvalidInput, Position, RescheduleResult, Unavailable
 from delayed_tracker.v1 import tracker_pb2 as pb
-from tests.client.aio.test_session import failing
+from tests.client.aio.test_session import failing, reason
 from tests.client.conftest import TOPIC
 
 
@@ -194,3 +196,24 @@ async def test_polls_hand_on_the_hint_to_pause(service, session):
     service.on("PollScheduledMessages", pb.PollScheduledMessagesResponse(pause_reading=True))
     assert (await session.poll(1)).messages.pause_reading
     assert (await session.poll_hand_off(1)).pause_reading
+
+
+async def test_a_poll_that_is_repeated_waits_for_the_rest_of_its_time(service, session):
+    """Its time limit is that of its wait and of a call: with the whole wait again it would end in the middle of it."""
+    waits_ms = []
+    retry = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=20_000_000))
+    refuse = failing(grpc.StatusCode.RESOURCE_EXHAUSTED, reason("OVERLOADED"), retry)
+
+    async def third_time(request, context):
+        waits_ms.append(request.wait_ms)
+        if len(waits_ms) < 3:
+            return await refuse(request, context)
+        return pb.PollScheduledMessagesResponse()
+
+    service.on("PollScheduledMessages", pb.PollScheduledMessagesResponse())
+    await session.poll(1)  # nothing more is due, so the next poll waits at the service
+    service.on("PollScheduledMessages", third_time)
+    assert len(await session.poll(1, wait_ms=60_000)) == 0
+    assert waits_ms[0] == 60_000
+    assert waits_ms[1] <= 59_980
+    assert waits_ms[2] <= waits_ms[1] - 20

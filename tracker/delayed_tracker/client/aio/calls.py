@@ -154,18 +154,19 @@ class Calls:
             )
             self._methods[call.method] = performer
         clock = asyncio.get_running_loop().time
-        left_s = call.timeout_s or self.settings.call_timeout_s
-        ends_s = clock() + left_s
+        request = call.request
+        left_s = timeout_s = call.timeout_s or self.settings.call_timeout_s
+        ends_s = clock() + timeout_s
         metadata = self._tokens.metadata()
         renewed = False
         while True:
             try:
-                return await performer(call.request, timeout=left_s, metadata=metadata)
+                return await performer(request, timeout=left_s, metadata=metadata)
             except grpc.aio.AioRpcError as error:
                 failure = self.failure(error)
                 newer = None if renewed else self._tokens.after_refusal(failure, metadata)
                 if newer is not None and (left_s := ends_s - clock()) > 0:
-                    metadata, renewed = newer, True
+                    metadata, renewed, request = newer, True, call.repeated(timeout_s - left_s)
                     continue
                 chance = random.random()  # noqa: S311  # jitter, not a secret
                 pause_s = pause_before_retry_s(failure, left_s=ends_s - clock(), chance=chance)
@@ -177,6 +178,7 @@ class Calls:
             await asyncio.sleep(pause_s)
             self.require_open()
             left_s = ends_s - clock()
+            request = call.repeated(timeout_s - left_s)
 
     def require_open(self) -> None:
         """Refuse a call that cannot be made.

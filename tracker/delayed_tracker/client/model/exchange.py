@@ -5,6 +5,7 @@ that in ``aio/calls.py``, the blocking one in ``blocking/calls.py``. A failed ca
 may yield another call instead. An exchange validates its values when it starts, before anything is sent.
 """
 
+import copy
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -27,6 +28,17 @@ class Call(NamedTuple):
     """Reader of the answer; always the same for one method."""
     timeout_s: float | None = None
     """Time limit of the call in seconds; None is ``call_timeout_s``."""
+    wait_ms: int = 0
+    """Time for which the service may wait before it answers, as the request says; it is part of the time limit."""
+
+    def repeated(self, passed_s: float) -> Message | bytes:
+        """Return the request for a repetition so many seconds after the first: the service waits that much less."""
+        if not self.wait_ms:
+            return self.request
+        request: Any = copy.deepcopy(self.request)
+        request.wait_ms = max(0, self.wait_ms - int(passed_s * 1_000))
+        shorter: Message = request
+        return shorter
 
 
 Exchange: TypeAlias = Generator[Call, Any, Result]
@@ -56,8 +68,13 @@ def performed(exchange: Exchange[Result], make: Callable[[Call], object]) -> Res
 
 
 def ask(
-    method: str, request: Message | bytes, answer: MessageDecoder[Result], *, timeout_s: float | None = None
+    method: str,
+    request: Message | bytes,
+    answer: MessageDecoder[Result],
+    *,
+    timeout_s: float | None = None,
+    wait_ms: int = 0,
 ) -> Exchange[Result]:
     """Make one call and return its answer; for ``yield from``."""
-    response: Result = yield Call(method, request, answer, timeout_s)
+    response: Result = yield Call(method, request, answer, timeout_s, wait_ms)
     return response

@@ -125,7 +125,7 @@ class SessionRules(ViewRules):
             share_messages=shares if are_leased_apart else (),
         )
         timeout_s = self.settings.call_timeout_s + wait_ms / 1_000
-        answer = yield from ask("PollScheduledMessages", request, POLLED_COLUMNS, timeout_s=timeout_s)
+        answer = yield from ask("PollScheduledMessages", request, POLLED_COLUMNS, timeout_s=timeout_s, wait_ms=wait_ms)
         head = answer.head
         taken = PollResult(head.lease_id, head.lease_expires_at_ms, convert.due_messages(answer), epoch)
         leases = [(share.lease_id, share.message_count) for share in head.shares] if are_leased_apart else None
