@@ -100,21 +100,24 @@ def test_an_error_is_everybodys_of_its_call(error):
             ack.result()
 
 
-def test_a_thread_interrupted_before_its_ack_left_takes_it_back(monkeypatch):
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_a_thread_interrupted_before_its_ack_left_takes_it_back(monkeypatch, end):
     """The interrupted thread's ack is dropped, and the acks of the next call are answered."""
     service = Gated(30)
 
     class Interrupted(Future):  # type: ignore[type-arg]
         def result(self, timeout=None):
-            raise KeyboardInterrupt
+            raise end
 
-    busy = [service.acks._callers.submit(service.may_go_on.wait, 30) for _ in range(CALLS_MAX)]
+    busy = [Future() for _ in range(CALLS_MAX)]
+    for each in busy:
+        service.acks._callers.submit(lambda each=each: each.set_result(service.may_go_on.wait(30)))
     with monkeypatch.context() as patched:
         patched.setattr("delayed_tracker.client.blocking.shared_acks.Future", Interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(end):
             service.acks.ack(service.whole(5))
     service.may_go_on.set()
-    assert all(each.result() for each in busy)
+    assert all(each.result(30) for each in busy)
     assert service.acks.ack(service.whole(3)) == AckAnswer(3)
     assert [[ack.held_count for ack in call.leases] for call in service.calls] == [[3]]
 

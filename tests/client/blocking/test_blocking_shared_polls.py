@@ -4,10 +4,11 @@ import threading
 from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
-from delayed_tracker.client import DueMessages, InvalidArgument, SessionClosed, Unavailable
+from delayed_tracker.client import DueMessages, InvalidArgument, ServiceFault, SessionClosed, Unavailable
 from delayed_tracker.client.blocking.shared_polls import SharedPolls
 from delayed_tracker.client.queues.poll_queue import CALLS_MAX, PollResult, PollTerms, WaitingPoll
 from delayed_tracker.core.values.errors import FieldViolation
@@ -125,10 +126,11 @@ def test_polls_refused_together_are_asked_for_apart():
     assert any(len(shares) > 1 for shares, _ in service.calls)
 
 
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("fault", [None, Unavailable("away"), OSError("vault")], ids=repr)
 @pytest.mark.parametrize(("terms", "given_back", "kept"), [(LEASE, [0, 1, 2], None), (HAND_OFF, [], [0, 1, 2])])
-def test_what_came_for_a_poll_given_up_is_not_lost(terms, given_back, kept, fault):
-    """After an interrupt, leased positions are given back, and handed-off positions go to the next poll.
+def test_what_came_for_a_poll_given_up_is_not_lost(terms, given_back, kept, fault, end):
+    """After an interrupt, or when a signal handler exits, leased positions are given back, and handed-off positions go to the next poll.
 
     Whatever becomes of the call that gives back, the program gets its interrupt.
     """
@@ -140,11 +142,11 @@ def test_what_came_for_a_poll_given_up_is_not_lost(terms, given_back, kept, faul
         def result(self, timeout=None):
             if not service.may_go_on.is_set():
                 service.may_go_on.set()
-                polls._callers.shutdown()
-                raise KeyboardInterrupt
+                super().result(30)
+                raise end
             return super().result(timeout)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(end):
         polls._share(_put(polls, Interrupted(), terms), terms)
     assert service.given_back == given_back
     left = polls._queue.kept(10, epoch=1)
@@ -210,3 +212,28 @@ def test_an_exit_in_a_shared_call_ends_all_its_polls(error):
     for poll in polled(service, 3):
         with pytest.raises(SessionClosed, match="while this poll was in flight"):
             poll.result()
+
+
+def test_an_answer_that_cannot_be_divided_ends_all_its_polls():
+    """No thread waits forever for a part that does not come."""
+    service = Due(50)
+    service.may_go_on.set()
+    polls = SharedPolls(lambda *_: service.send([3], 0, LEASE), service.give_back, share_max=100, epoch=lambda: 1)
+    outcomes: list[Future[PollResult]] = [Future(), Future()]
+    for outcome in outcomes:
+        polls._queue.put(WaitingPoll(3, may_wait=False, terms=LEASE, outcome=outcome))
+    with suppress(ValueError):
+        polls._call()
+    assert all(outcome.done() for outcome in outcomes)
+    with pytest.raises(ValueError, match="shorter"):
+        outcomes[1].result()
+
+
+def test_more_leases_than_polls_are_the_services_fault():
+    """The answer is divided among the polls of its call, and the error names both numbers."""
+    service = Due(6)
+    service.may_go_on.set()
+    (taken,) = service.send([6], 0, LEASE)
+    assert [len(part.messages) for part in taken.divided([3, 3], [(1, 3), (2, 3)])] == [3, 3]
+    with pytest.raises(ServiceFault, match="3 leases to 2 polls"):
+        taken.divided([3, 3], [(1, 2), (2, 2), (3, 2)])

@@ -85,13 +85,14 @@ class SharedPolls:
     async def _call(self, polls: _Polls) -> None:
         try:
             parts = await self._send([poll.max_messages for poll in polls], 0, polls[0].terms)
+            rest = self._queue.distribute(polls, parts)
         except InvalidArgument as error:
             if not self._queue.refused(polls, error):
                 _fail(polls, error)
         except Exception as error:  # noqa: BLE001  # raised again in the callers, also the token function's own
             _fail(polls, error)
         else:
-            for part in self._queue.distribute(polls, parts):
+            for part in rest:
                 self._put_back(part, polls[0].terms)
 
     def _put_back(self, taken: PollResult, terms: PollTerms) -> None:

@@ -7,8 +7,8 @@ next batch fills. The buffer is bounded: an add beyond ``buffer_max`` blocks unt
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Final
 
+from delayed_tracker.client.blocking.call_threads import IDLE_S
 from delayed_tracker.client.errors import ThreadNotStarted, Unavailable, WrongThread
 from delayed_tracker.client.model.answers import AddAnswer, AddResult
 from delayed_tracker.client.queues.add_queue import (
@@ -26,9 +26,6 @@ SendBatch = Callable[[list[int], list[int], list[int]], AddAnswer]
 """Sends three columns: deadlines, ledger ids, entry ids."""
 
 _Batch = list[WaitingAdd["Future[AddResult]"]]
-
-IDLE_S: Final = 1.0
-"""Seconds without an add after which the sender thread ends."""
 
 
 class _Role(threading.local):

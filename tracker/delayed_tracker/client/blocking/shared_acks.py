@@ -6,9 +6,10 @@ the threads that acknowledge wait for their results.
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeAlias
 
+from delayed_tracker.client.blocking.call_threads import CallThreads
 from delayed_tracker.client.errors import ThreadNotStarted
 from delayed_tracker.client.model.answers import AckAnswer
 from delayed_tracker.client.queues.ack_queue import AckOutcome, AckQueue, LeaseAck, WaitingAck, interrupted, settle
@@ -31,7 +32,7 @@ class SharedAcks:
         self._send = send
         self._lock = threading.Lock()
         self._queue: AckQueue[Future[AckAnswer]] = AckQueue(batch_max=batch_max)
-        self._callers = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="delayed-tracker-acks")
+        self._callers = CallThreads(CALLS_MAX, name="delayed-tracker acks")
 
     def ack(self, ack: LeaseAck) -> AckAnswer:
         """Acknowledge positions and return the result.
@@ -54,7 +55,7 @@ class SharedAcks:
             # A thread that was at work before has answered it.
         try:
             return outcome.result()
-        except KeyboardInterrupt:
+        except BaseException:  # an interrupt, or what a signal handler raises to end the program
             with self._lock:
                 outcome.cancel()
             raise
@@ -70,9 +71,7 @@ class SharedAcks:
             outcomes = self._send([each.ack for each in acks])
         except Exception as error:  # noqa: BLE001  # raised again in the threads that wait
             outcomes = [error] * len(acks)
-        except BaseException:  # what the token function raises to end the program
-            with self._lock:
-                settle(acks, [interrupted()] * len(acks))
-            raise
+        except BaseException:  # noqa: BLE001  # what the token function raises to end the program
+            outcomes = [interrupted()] * len(acks)
         with self._lock:
             settle(acks, outcomes)

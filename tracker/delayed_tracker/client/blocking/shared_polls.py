@@ -8,10 +8,11 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeAlias
 
+from delayed_tracker.client.blocking.call_threads import CallThreads
 from delayed_tracker.client.errors import InvalidArgument
 from delayed_tracker.client.queues.poll_queue import (
     CALLS_MAX,
@@ -47,7 +48,7 @@ class SharedPolls:
         self._epoch = epoch
         self._lock = threading.Lock()
         self._queue: PollQueue[Future[PollResult | None]] = PollQueue(share_max=share_max)
-        self._callers = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="delayed-tracker-polls")
+        self._callers = CallThreads(CALLS_MAX, name="delayed-tracker polls")
 
     def poll(self, max_messages: int, wait_ms: int, terms: PollTerms) -> PollResult:
         """Take due positions; the result is empty if nothing became due within ``wait_ms``.
@@ -85,7 +86,7 @@ class SharedPolls:
     def _share(self, outcome: "Future[PollResult | None]", terms: PollTerms) -> PollResult | None:
         try:
             return outcome.result()
-        except KeyboardInterrupt:
+        except BaseException:  # an interrupt, or what a signal handler raises to end the program
             with self._lock:
                 given_up = outcome.cancel()
             if not given_up and not outcome.exception() and (share := outcome.result()):
@@ -100,6 +101,8 @@ class SharedPolls:
             return
         try:
             parts = self._send([poll.max_messages for poll in polls], 0, polls[0].terms)
+            with self._lock:
+                rest = self._queue.distribute(polls, parts)
         except InvalidArgument as error:
             with self._lock:
                 is_again = self._queue.refused(polls, error)
@@ -113,12 +116,9 @@ class SharedPolls:
                 self._fail(polls, error)
         except Exception as error:  # noqa: BLE001  # raised again in the threads that wait
             self._fail(polls, error)
-        except BaseException:  # what the token function raises to end the program
+        except BaseException:  # noqa: BLE001  # what the token function raises to end the program
             self._fail(polls, interrupted())
-            raise
         else:
-            with self._lock:
-                rest = self._queue.distribute(polls, parts)
             for part in rest:
                 self._put_back(part, polls[0].terms)
 

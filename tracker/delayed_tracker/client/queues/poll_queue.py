@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from delayed_tracker.client.errors import InvalidArgument, SessionClosed
+from delayed_tracker.client.errors import InvalidArgument, ServiceFault, SessionClosed
 from delayed_tracker.client.model.answers import DueMessages
 
 CALLS_MAX: Final = 2
@@ -56,11 +56,15 @@ class PollResult:
             shares: positions that each poll takes at most.
             leases: lease id and number of positions of each share, without the shares that took nothing; None: divide
                 the answer here, under one lease.
+        Raises:
+            ServiceFault: there are more leases than polls.
         """
         if len(shares) == 1:
             return [self]
         if leases is None:
             leases = [(self.lease_id, share) for share in shares]
+        if len(leases) > len(shares):
+            raise ServiceFault(f"the service answered {len(leases)} leases to {len(shares)} polls")
         parts = []
         first = 0
         for lease_id, count in [*leases, *[(0, 0)] * (len(shares) - len(leases))]:
