@@ -1,5 +1,6 @@
 """Reschedule: guarantees for a dispatcher that gives tracked positions another deadline, one sentence for each test."""
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -199,3 +200,18 @@ def test_a_closed_tracker_refuses_it():
     shell.core.close(shell.now)
     with pytest.raises(TrackerClosed):
         rescheduled(shell, (LATER_MS, 1, 0))
+
+
+def test_a_reschedule_after_many_looks_at_its_own_positions_alone():
+    """Nothing is built from all positions that were rescheduled before."""
+    shell = Shell.with_limits(STRICT)
+    shell.add(*((LATER_MS + entry, 1, entry) for entry in range(10_000)))
+    for first in range(0, 9_000, 1_000):  # of more at once, the old copies would be dropped
+        rescheduled(shell, *((LATER_MS + 30_000 + entry, 1, entry) for entry in range(first, first + 1_000)))
+    for entry in (9_000, 9_001):  # the first sorts what was added before
+        tracemalloc.start()
+        shell.core.reschedule(IndexColumns.of([(LATER_MS + 30_000, 1, entry)]), shell.now)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak_bytes < 100_000
+    shell.core.check()

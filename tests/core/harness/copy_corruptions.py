@@ -3,7 +3,7 @@
 import numpy as np
 
 from delayed_tracker.core.index.runs import Run
-from delayed_tracker.core.values.columns import IndexColumns, Position
+from delayed_tracker.core.values.columns import IndexColumns
 from tests.core.harness.busy_tracker import FAR_MS, LATE, LOADING, MUTABLE
 from tests.core.harness.corruption import Corruptions, one
 
@@ -73,17 +73,22 @@ def the_loaded_count_is_off(busy):
 
 @corruption
 def the_deadline_of_a_copy_changes(busy):
-    busy.memory(MUTABLE).rescheduled[Position(MUTABLE, 1)] += 1
+    busy.memory(MUTABLE).rescheduled.put(IndexColumns.of([(FAR_MS + 99, MUTABLE, 1)]))
 
 
 @corruption
 def a_copy_with_an_older_deadline_counts_again(busy):
-    busy.memory(MUTABLE).rescheduled.clear()
+    busy.memory(MUTABLE).rescheduled = None
 
 
 @corruption
 def a_copy_without_a_bit_would_count_if_it_came_again(busy):
     busy.memory(MUTABLE).removed.remove(one(MUTABLE, 0))
+
+
+@corruption
+def a_rescheduled_position_is_not_among_the_removed(busy):
+    busy.memory(MUTABLE).removed.remove(one(MUTABLE, 1))
 
 
 @corruption

@@ -49,7 +49,7 @@ def sealed_union(sources, live, *, step_ms, count_max):
     together = PositionBitmap()
     for bits in live:
         together.update(bits)
-    frozen = FrozenIndexes(0, tuple(rows), together, {}, step_ms, count_max, Position(0, 0), Position(9, 9))
+    frozen = FrozenIndexes(0, tuple(rows), together, None, step_ms, count_max, Position(0, 0), Position(9, 9))
     return seal(frozen)
 
 

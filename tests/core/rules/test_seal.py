@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from delayed_tracker.core.rules.seal import FrozenIndexes, SealedIndexes, seal, without_repeats
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.last_deadlines import LastDeadlines
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
+
+
+def last_deadlines(table) -> LastDeadlines:
+    """Return deadlines by position, each put on its own."""
+    deadlines = LastDeadlines()
+    for position, deliver_at_ms in table.items():
+        deadlines.put(IndexColumns.of([(deliver_at_ms, *position)]))
+    return deadlines
 
 
 def frozen(*chunks, live, rescheduled=None, step_ms=10, count_max=-1) -> FrozenIndexes:
@@ -16,7 +25,7 @@ def frozen(*chunks, live, rescheduled=None, step_ms=10, count_max=-1) -> FrozenI
         bucket_number=1,
         chunks=tuple(IndexColumns.of(chunk) for chunk in chunks),
         live=PositionBitmap.of(PositionColumns.of(live)),
-        rescheduled={Position(*position): deadline for position, deadline in (rescheduled or {}).items()},
+        rescheduled=None if rescheduled is None else last_deadlines(rescheduled),
         step_ms=step_ms,
         count_max=count_max,
         first=Position(*min(live)),
@@ -87,7 +96,7 @@ def test_rows_count_wherever_they_lie_among_many():
             1,
             (older, chunk),
             live,
-            {rescheduled: 2 * rescheduled.entry_id},
+            last_deadlines({rescheduled: 2 * rescheduled.entry_id}),
             10**6,
             5_000,
             Position(1, 0),

@@ -25,7 +25,7 @@ def sparse_bucket(ledger: int, rng: np.random.Generator) -> FrozenIndexes:
         bucket_number=ledger,
         chunks=(indexes,),
         live=PositionBitmap.of(indexes.positions),
-        rescheduled={},
+        rescheduled=None,
         step_ms=300_000,
         count_max=5_000,
         first=Position(ledger, 0),

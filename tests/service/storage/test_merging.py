@@ -133,7 +133,7 @@ async def _each(segments):
 def _sealed(rows, *, step_ms=STEP_MS, count_max=COUNT_MAX) -> SealedIndexes:
     positions = sorted(rows.positions)
     bits = PositionBitmap.of(rows.positions)
-    return seal(FrozenIndexes(0, (rows,), bits, {}, step_ms, count_max, positions[0], positions[-1]))
+    return seal(FrozenIndexes(0, (rows,), bits, None, step_ms, count_max, positions[0], positions[-1]))
 
 
 def _source(bucket_id, sealed, live=None) -> MergeSource:

@@ -31,7 +31,7 @@ def sealed_of(rows: list[tuple[int, int, int]]) -> SealedIndexes:
     first, last = live.first(), live.last()
     assert first is not None
     assert last is not None
-    return seal(FrozenIndexes(1, (indexes,), live, {}, step_ms=STEP_MS, count_max=COUNT_MAX, first=first, last=last))
+    return seal(FrozenIndexes(1, (indexes,), live, None, step_ms=STEP_MS, count_max=COUNT_MAX, first=first, last=last))
 
 
 def written(indexes: IndexColumns, *, at_once: int) -> bytes:

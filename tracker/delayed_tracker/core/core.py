@@ -243,7 +243,8 @@ class TrackerCore:
 
         The new deadline counts from the return on: copies with the old one, in memory or in a snapshot, never come out.
         A new deadline that is due is handed out by the next poll. If a position is repeated, the first row decides. A
-        repetition of the call gives the same result. O(n) and a bitmap operation per ledger and bucket.
+        repetition of the call gives the same result. Amortised O(n log m), with m positions that were rescheduled before,
+        and a bitmap operation per ledger and bucket.
         """
         outcome = rescheduling.reschedule(self._upkeep.for_change(), self._lifecycle, indexes, now.wall_ms)
         self._upkeep.finish(now)

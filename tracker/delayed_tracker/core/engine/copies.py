@@ -38,7 +38,11 @@ class BucketCopies:
         live = bucket.bits.contains(positions)
         if self._leases.bits:
             live &= ~self._leases.bits.contains(positions)
-        return live if bucket.memory is None else without_rescheduled(live, indexes, bucket.memory.rescheduled or {})
+        memory = bucket.memory
+        if memory is None or memory.rescheduled is None or memory.removed is None:
+            return live
+        # Each rescheduled position is among the removed ones; a removed one that is live was rescheduled.
+        return without_rescheduled(live, indexes, memory.removed, memory.rescheduled)
 
     def is_live_in(self, run: Run, indexes: IndexColumns) -> BoolArray:
         """Return a mask of the copies of a run that count."""
@@ -127,7 +131,7 @@ class BucketCopies:
             bucket_number=bucket.key,
             chunks=tuple(chunk for chunk in chunks if len(chunk)),
             live=bucket.bits.lend(),
-            rescheduled=dict(bucket.memory.rescheduled or {}),
+            rescheduled=None if bucket.memory.rescheduled is None else bucket.memory.rescheduled.copy(),
             step_ms=limits.max_step_per_segment_ms,
             count_max=limits.max_indexes_per_segment,
             first=first,

@@ -11,6 +11,7 @@ from delayed_tracker.core.index.packed_bounds import PackedBounds
 from delayed_tracker.core.index.runs import Run
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.last_deadlines import LastDeadlines
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
 
@@ -34,7 +35,7 @@ class MemoryCopies:
     """Run that adds go to; None after it was sorted for a hand-out."""
     removed: PositionBitmap | None = None
     """Positions without a bit that still have a copy; None if there are none, as in most trackers."""
-    rescheduled: dict[Position, int] | None = None
+    rescheduled: LastDeadlines | None = None
     """Current deadlines of positions that also have an older copy; None if there are none."""
     removed_count: int = 0
     """Upper bound of the removed copies in the runs: there are at most as many copies as bits plus this."""
@@ -64,11 +65,9 @@ class MemoryCopies:
         if not self.removed:
             return
         again = indexes.take(self.removed.contains(indexes.positions))
-        if len(again) and self.rescheduled is None:
-            self.rescheduled = {}
-        for deliver_at_ms, ledger_id, entry_id in again:
-            assert self.rescheduled is not None
-            self.rescheduled[Position(ledger_id, entry_id)] = deliver_at_ms
+        if len(again):
+            self.rescheduled = self.rescheduled or LastDeadlines()
+            self.rescheduled.put(again)
 
     def forget_removed(self) -> None:
         """Reset the records after all runs were rebuilt without removed copies."""

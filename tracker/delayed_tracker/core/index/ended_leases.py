@@ -21,6 +21,7 @@ from delayed_tracker.core.kernels.compiled import position_order
 from delayed_tracker.core.values.columns import BoolArray, Int64Array, Position, PositionColumns
 from delayed_tracker.core.values.errors import InvariantViolation
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
+from delayed_tracker.core.values.sorted_positions import SortedPositions
 
 _ROW_BYTES = 24
 _BLOCK_ROWS_MAX = 65_536
@@ -31,7 +32,6 @@ _UNSORTED_MAX = 256
 """Leases that may end before their rows become a block. A block for each small lease would cost 0.1 ms."""
 _SLACK = 16
 """Rows that are too old or too many are dropped when they are a 16th of the whole, so that each pass drops enough."""
-_ENTRY_BITS = 32
 _FORGOTTEN = 0
 
 
@@ -41,16 +41,11 @@ class _Block:
     A forgotten row stays, with the lease id ``_FORGOTTEN``, until enough rows are forgotten to copy the rest.
     """
 
-    __slots__ = ("_keys", "_ledgers", "ended_ms", "first_ended_ms", "lease_id", "remembered_count")
+    __slots__ = ("_positions", "ended_ms", "first_ended_ms", "lease_id", "remembered_count")
 
     def __init__(self, positions: PositionColumns, lease_id: Int64Array, ended_ms: Int64Array) -> None:
         """Take at least one row; the positions ascend."""
-        ledger = positions.ledger_id
-        starts = np.flatnonzero(np.concatenate(([True], ledger[1:] != ledger[:-1])))
-        self._ledgers = ledger[starts]
-        ranks = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(ledger)))
-        # One key for each position, for one binary search: the rank of its ledger in this block, then the entry.
-        self._keys: Int64Array = ranks << _ENTRY_BITS | positions.entry_id
+        self._positions = SortedPositions(positions)
         self.lease_id = lease_id
         self.ended_ms = ended_ms
         self.first_ended_ms = int(ended_ms.min())
@@ -69,9 +64,7 @@ class _Block:
 
     def rows(self, where: BoolArray) -> tuple[PositionColumns, Int64Array, Int64Array]:
         """Return positions, lease ids and end times of the rows selected by a mask."""
-        keys = self._keys[where]
-        positions = PositionColumns(self._ledgers[keys >> _ENTRY_BITS], keys & (1 << _ENTRY_BITS) - 1)
-        return positions, self.lease_id[where], self.ended_ms[where]
+        return self._positions.take(where), self.lease_id[where], self.ended_ms[where]
 
     @property
     def is_remembered(self) -> BoolArray:
@@ -81,15 +74,8 @@ class _Block:
 
     def find(self, positions: PositionColumns) -> Int64Array:
         """Return for each position the row that remembers it, or -1. O(m log n)."""
-        ranks = np.minimum(np.searchsorted(self._ledgers, positions.ledger_id), len(self._ledgers) - 1)
-        keys = ranks << _ENTRY_BITS | positions.entry_id
-        rows = np.minimum(np.searchsorted(self._keys, keys), len(self) - 1)
-        found = (
-            (self._ledgers[ranks] == positions.ledger_id)
-            & (self._keys[rows] == keys)
-            & (self.lease_id[rows] != _FORGOTTEN)
-        )
-        return np.where(found, rows, -1)
+        rows = self._positions.find(positions)
+        return np.where(self.lease_id[rows] != _FORGOTTEN, rows, -1)
 
     def forget(self, rows: Int64Array | BoolArray) -> None:
         """Mark rows as forgotten. O(block)."""

@@ -5,7 +5,6 @@ from delayed_tracker.core.values.verb_results import BucketView, TrackerStats
 
 _LISTING_BYTES = 200
 """Memory of a slot in each of two dicts, a key and a list, in bytes."""
-_RESCHEDULED_BYTES = 250
 """Memory of a slot in a dict, a position and its deadline, in bytes."""
 _BUCKET_BYTES = 4_800
 """Memory of the objects of a sealed bucket beside its bits and bounds, in bytes: measured with 100 and with 200 buckets."""
@@ -56,14 +55,14 @@ def memory_beside_bits(state: TrackerState, leases_bytes: int) -> int:
     O(1).
     """
     open_buckets = (state.mutable, state.late)
-    rescheduled = sum(len(bucket.memory.rescheduled or ()) for bucket in open_buckets if bucket.memory is not None)
+    rescheduled = [bucket.memory.rescheduled for bucket in open_buckets if bucket.memory is not None]
     return (
         state.heap.nbytes
         + leases_bytes
         + state.segments_bytes
         + _LISTING_BYTES * state.members.listed_count
         + state.members.lookup_bytes
-        + _RESCHEDULED_BYTES * rescheduled
+        + sum(deadlines.nbytes for deadlines in rescheduled if deadlines is not None)
         + _BUCKET_BYTES * (len(state.members.buckets) - len(open_buckets))
     )
 

@@ -3,15 +3,15 @@
 Source: Pulsar's ``MutableBucket.sealBucketAndAsyncPersistent``, which does this on the dispatcher's thread.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from delayed_tracker.core.rules.segment import SegmentBounds, cut_segments
-from delayed_tracker.core.values.columns import BoolArray, IndexColumns, Position, PositionColumns
+from delayed_tracker.core.values.columns import BoolArray, IndexColumns, Position
 from delayed_tracker.core.values.errors import InvariantViolation
+from delayed_tracker.core.values.last_deadlines import LastDeadlines
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 
 _ROWS_AT_ONCE: Final = 65_536
@@ -30,8 +30,8 @@ class FrozenIndexes:
     """Copies in any order, removed ones included."""
     live: PositionBitmap
     """Positions that count; each has at least one copy."""
-    rescheduled: Mapping[Position, int]
-    """Rescheduled positions that may have copies with an older deadline, with the deadline that counts."""
+    rescheduled: LastDeadlines | None
+    """Deadlines that count, of positions that may have copies with an older one; None if there are none."""
     step_ms: int
     count_max: int
     first: Position
@@ -82,26 +82,29 @@ def in_halves(sealed: SealedIndexes, *, step_ms: int, count_max: int) -> tuple[S
     return halves[0], halves[1]
 
 
-def without_rescheduled(live: BoolArray, indexes: IndexColumns, rescheduled: Mapping[Position, int]) -> BoolArray:
+def without_rescheduled(
+    live: BoolArray, indexes: IndexColumns, suspects: PositionBitmap, rescheduled: LastDeadlines
+) -> BoolArray:
     """Remove from the mask ``live`` the copies of rescheduled positions with an old deadline; may change ``live``.
 
-    Cost: O(1) if no position was rescheduled, else a step for each copy of such a position.
+    ``suspects``: a set that contains every rescheduled position, and few others that are live. O(n).
     """
-    if rescheduled and len(indexes):
-        suspects = PositionBitmap.of(PositionColumns.of(rescheduled))
-        for row in np.flatnonzero(live & suspects.contains(indexes.positions)):
-            position = Position(int(indexes.ledger_id[row]), int(indexes.entry_id[row]))
-            live[row] = int(indexes.deliver_at_ms[row]) == rescheduled[position]
+    rows = np.flatnonzero(live & suspects.contains(indexes.positions))
+    if len(rows):
+        live[rows] = ~rescheduled.superseded(indexes.take(rows))
     return live
 
 
-def live_rows(indexes: IndexColumns, live: PositionBitmap, rescheduled: Mapping[Position, int]) -> IndexColumns:
+def live_rows(indexes: IndexColumns, live: PositionBitmap, rescheduled: LastDeadlines | None) -> IndexColumns:
     """Return the rows that count: their position is live and, if it was rescheduled, their deadline is the last one."""
     keep = np.ones(len(indexes), np.bool_)
+    suspects = None if rescheduled is None else rescheduled.positions()
     for start in range(0, len(indexes), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         part = indexes.take(rows)
-        keep[rows] = without_rescheduled(live.contains(part.positions), part, rescheduled)
+        keep[rows] = live.contains(part.positions)
+        if suspects is not None and rescheduled is not None:
+            keep[rows] = without_rescheduled(keep[rows], part, suspects, rescheduled)
     return indexes if keep.all() else indexes.take(keep)
 
 
