@@ -9,6 +9,7 @@ import pytest
 
 from delayed_tracker.client import ClientSettings, ServiceFault, Unavailable
 from delayed_tracker.client.model.channel import require_address, service_config
+from delayed_tracker.client.model.diagnosis import tls_fault
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.v1 import tracker_pb2 as pb
 from tests.client.conftest import TOPIC
@@ -159,9 +160,18 @@ def test_addresses_are_host_and_port_or_a_target_of_grpc(address):
         "::1:7650",
         "http://tracker:7651",
         "a b:1",
+        "a..b:7650",
+        f"{'a' * 64}.lab:7650",
     ],
 )
 def test_what_is_no_address_is_refused_at_once(address):
     """A wrong address is refused before the client waits for a connection."""
     with pytest.raises(InvalidInput, match=r"address: .* is not valid; give host:port"):
         require_address(address)
+
+
+def test_no_fault_of_tls_is_found_for_a_name_that_cannot_be_looked_up():
+    """A target of gRPC may have any host: the program gets the error of its connection, not that of the look-up."""
+    address = "dns:///a..b:7650"
+    assert require_address(address) == address
+    assert tls_fault(address, None) is None

@@ -141,9 +141,19 @@ def require_address(address: str) -> str:
     remedy = "give host:port of the service's gRPC, such as 127.0.0.1:7650 or [::1]:7650"
     require_type("address", address, str, remedy)
     found = _HOST_PORT.fullmatch(address)
-    if not (found and 0 < int(found["port"]) <= _PORT_MAX) and not _TARGET.fullmatch(address):
+    is_place = found is not None and 0 < int(found["port"]) <= _PORT_MAX and _can_be_looked_up(found[1])
+    if not is_place and not _TARGET.fullmatch(address):
         raise InvalidInput("address", address, remedy)
     return address
+
+
+def _can_be_looked_up(host: str) -> bool:
+    """Return True if a host is an address, or a name whose labels are neither empty nor too long."""
+    try:
+        host.encode("idna")  # as the look-up does, which would raise UnicodeError
+    except UnicodeError:
+        return False
+    return True
 
 
 def is_socket_file(address: str) -> bool:
@@ -152,9 +162,12 @@ def is_socket_file(address: str) -> bool:
 
 
 def host_and_port(address: str) -> tuple[str, int] | None:
-    """Return host and port of an address that has one of each, an IPv6 address without brackets; None otherwise."""
+    """Return host and port of an address that has one of each, an IPv6 address without brackets; None otherwise.
+
+    None as well if the host is no name that can be looked up, as it may be in a target of gRPC.
+    """
     found = _HOST_PORT.fullmatch(_ONE_HOST.sub("", address))
-    if not found:
+    if not found or not _can_be_looked_up(found[1]):
         return None
     return found[1].strip("[]"), int(found["port"])
 
