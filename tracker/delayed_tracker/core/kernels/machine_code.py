@@ -17,7 +17,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import register_jitable
 from numba.misc.appdirs import user_cache_dir
 
-UNUSABLE_CACHE: Final = (OSError, EOFError, UnpicklingError)
+_DAMAGED_CACHE: Final = (EOFError, UnpicklingError)
+UNUSABLE_CACHE: Final = (OSError, *_DAMAGED_CACHE)
 """Errors of a cache that is full, damaged or gone, which must not cause a failure."""
 
 COMPILER_LOCK: Final = global_compiler_lock
@@ -59,14 +60,18 @@ def make_jitable(function: Callable[..., Any], *, forceinline: bool) -> None:
 
 
 def compiled(function: Callable[..., Any], arguments: Sequence[tuple[str, bool]], *, keep: bool) -> Callable[..., Any]:
-    """Return a function as machine code, from the cache or compiled.
+    """Return a function as machine code, from the cache or compiled. What is damaged in the cache is replaced.
 
     Args:
         function: of a kernel.
         arguments: numba's name of each element type, and True for a column of them.
         keep: True to keep it in the cache.
     """
-    return _compiled(function, arguments, UserProvidedCacheLocator if keep else None)
+    locator = UserProvidedCacheLocator if keep else None
+    try:
+        return _compiled(function, arguments, locator)
+    except _DAMAGED_CACHE:
+        return _compiled(function, arguments, locator, begins_anew=True)
 
 
 def cached(function: Callable[..., Any], arguments: Sequence[tuple[str, bool]]) -> Callable[..., Any]:
@@ -84,10 +89,12 @@ def _compiled(
     function: Callable[..., Any],
     arguments: Sequence[tuple[str, bool]],
     locator: type[UserProvidedCacheLocator] | None,
+    *,
+    begins_anew: bool = False,
 ) -> Callable[..., Any]:
     dispatcher = njit(nogil=True)(function)
     if locator is not None:
-        _keep_in_cache(dispatcher, locator)
+        _keep_in_cache(dispatcher, locator, begins_anew=begins_anew)
     dispatcher.compile(tuple(_type_of(element, is_column=is_column) for element, is_column in arguments))
     dispatcher.disable_compile()
     code: Callable[..., Any] = dispatcher
@@ -118,8 +125,11 @@ def cached_in(directory: str) -> Iterator[None]:
         _settings.CACHE_DIR = chosen
 
 
-def _keep_in_cache(dispatcher: Any, locator: type[UserProvidedCacheLocator]) -> None:
-    """Set the cache of one kernel. numba reads its settings only at this moment; they are restored afterwards."""
+def _keep_in_cache(dispatcher: Any, locator: type[UserProvidedCacheLocator], *, begins_anew: bool) -> None:
+    """Set the cache of one kernel, and empty it if it begins anew.
+
+    numba reads its settings only at this moment; they are restored afterwards.
+    """
     with COMPILER_LOCK:
         chosen = _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES
         _settings.CACHE_DIR = cache_directory()
@@ -131,3 +141,5 @@ def _keep_in_cache(dispatcher: Any, locator: type[UserProvidedCacheLocator]) -> 
             return  # The directory cannot be written.
         finally:
             _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = chosen
+        if begins_anew:
+            dispatcher._cache.flush()  # noqa: SLF001  # numba has no public name for it
