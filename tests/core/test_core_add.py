@@ -2,7 +2,7 @@
 
 import itertools
 import weakref
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from delayed_tracker.core.rules.seal import seal
 from delayed_tracker.core.values.columns import INT63_MAX, Position
 from delayed_tracker.core.values.errors import InvalidInput, TrackerClosed
 from delayed_tracker.core.values.limits import TrackerLimits
-from tests.core.harness.shell import LATER_MS, START_MS, STRICT, Shell, positions
+from tests.core.harness.shell import LATER_MS, START_MS, STRICT, Shell, due_shell, positions
 
 
 @pytest.mark.parametrize(("strict", "cutoff_ms"), [(True, START_MS), (False, START_MS + 1_000)])
@@ -35,12 +35,27 @@ def test_the_first_of_a_repeated_position_wins():
     assert shell.drain() == [(LATER_MS + 5, 1, 0)]
 
 
-def test_a_repeat_of_a_due_position_is_a_duplicate():
-    """The first offer was returned as due and is sent by the dispatcher: tracking the repeat would send it twice."""
-    shell = Shell.with_limits(STRICT)
-    outcome = shell.add((0, 1, 0), (LATER_MS, 1, 0))
-    assert (outcome.due.tolist(), outcome.duplicate.tolist()) == ([0], [1])
-    assert len(shell.core) == 0
+@pytest.mark.parametrize("tracked_before", [False, True])
+def test_a_repeat_has_the_outcome_of_a_first_row_that_is_not_tracked(tracked_before):
+    """The rows may be two callers'. If the second were told that its position is tracked, and the first is gone, nobody would send it."""
+    shell = Shell.with_limits(replace(STRICT, max_delay_ms=LATER_MS))
+    if tracked_before:
+        shell.add((LATER_MS, 1, 0))
+    outcome = shell.add(
+        (0, 1, 0), (3 * LATER_MS, 1, 1), (LATER_MS, 1, 2), *((LATER_MS, 1, entry) for entry in (2, 1, 0))
+    )
+    assert (outcome.due.tolist(), outcome.duplicate.tolist()) == ([0, 5], [3])
+    assert (outcome.beyond_max_delay.tolist(), outcome.added_count) == ([1, 4], 1)
+    assert shell.contains((1, 0), (1, 1), (1, 2)) == [False, False, True]
+    shell.core.check()
+
+
+def test_a_repeat_of_a_leased_position_is_a_duplicate():
+    """A leased position is tracked, whatever the deadlines that it is offered with."""
+    shell = due_shell(1)
+    shell.pop(lease_ms=50)
+    outcome = shell.add((0, 1, 0), (0, 1, 0), (0, 2, 0), (0, 2, 0))
+    assert (outcome.due.tolist(), outcome.duplicate.tolist()) == ([2, 3], [0, 1])
 
 
 def test_a_tracked_position_added_again_keeps_its_deadline():

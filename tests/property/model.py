@@ -23,22 +23,27 @@ class Model:
 
     def add(self, rows: list[Row], now_ms: int) -> tuple[list[int], list[int], list[int]]:
         """Add rows; return the offsets that are due, duplicate, and below the mark-delete position."""
-        due, duplicate, below, seen = [], [], [], set()
+        due, duplicate, below, decided = [], [], [], {}
         for offset, (deliver_at_ms, ledger_id, entry_id) in enumerate(rows):
             position = Position(ledger_id, entry_id)
             if position <= self.mark_delete:
                 below.append(offset)
-            elif position in seen or position in self.leased:
+            elif position in decided:
+                decided[position].append(offset)
+                continue
+            elif position in self.leased:
                 duplicate.append(offset)
             elif deliver_at_ms <= self.limits.cutoff_ms(now_ms):
                 due.append(offset)
                 self.forget(position)
+                decided[position] = due
+                continue
             elif position in self.tracked:
                 duplicate.append(offset)
             else:
                 self.forget(position)
                 self.tracked[position] = deliver_at_ms
-            seen.add(position)
+            decided[position] = duplicate
         return due, duplicate, below
 
     def reschedule(self, rows: list[Row], now_ms: int) -> dict[str, list[int]]:

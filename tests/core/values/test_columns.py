@@ -142,6 +142,7 @@ def test_repeats_marks_every_later_row_of_a_position():
     """The first row of a position is not a repeat, wherever it is."""
     columns = PositionColumns.of([(2, 5), (1, 5), (2, 5), (2, 5), (1, 6)])
     assert columns.repeats().tolist() == [False, False, True, True, False]
+    assert columns.first_rows().tolist() == [0, 1, 0, 0, 4]
 
 
 def test_a_position_compares_by_ledger_first():

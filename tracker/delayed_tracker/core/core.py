@@ -212,9 +212,9 @@ class TrackerCore:
     def add(self, indexes: IndexColumns, now: Instant) -> AddOutcome:
         """Track indexes, in order, in one step; any order of ledgers is legal.
 
-        If a position is repeated in the batch, the first one wins. A leased position stays as it is. Otherwise due is
-        checked before duplicate; a tracked position that is due is no longer tracked, because the dispatcher sends it now.
-        O(n) and a bitmap operation per ledger; sealing is O(1) here.
+        If a position is repeated in the batch, the first one decides: the others are duplicates if it is tracked, and else
+        have its outcome. A leased position stays as it is. Otherwise due is checked before duplicate; a tracked position
+        that is due is no longer tracked, because the dispatcher sends it now. O(n) and a bitmap operation per ledger; sealing is O(1) here.
         """
         self._state.require_open()
         state = self._state

@@ -43,14 +43,15 @@ class AddDecision:
 def decide_add(state: TrackerState, indexes: IndexColumns, now_ms: int) -> AddDecision:
     """Decide the outcome of each row of a batch; the state does not change. O(n), and a lookup per ledger.
 
-    If a position is repeated in the batch, the first row wins. A leased position stays as it is. Otherwise due is checked
-    before duplicate.
+    If a position is repeated in the batch, the first row decides: the others are duplicates if it is tracked, and else
+    have the same outcome. A leased position stays as it is. Otherwise due is checked before duplicate.
     """
     limits = state.limits
     positions = indexes.positions
     below = positions.at_or_below(state.mark_delete)
     undecided = ~below
-    duplicate = undecided & (positions.repeats() | state.leases.bits.contains(positions))
+    repeats = positions.repeats()
+    duplicate = undecided & (repeats | state.leases.bits.contains(positions))
     undecided &= ~duplicate
     due = undecided & (indexes.deliver_at_ms <= limits.cutoff_ms(now_ms))
     tracked = state.members.contains(positions)
@@ -61,6 +62,11 @@ def decide_add(state: TrackerState, indexes: IndexColumns, now_ms: int) -> AddDe
     if limits.max_delay_ms:
         beyond = undecided & (indexes.deliver_at_ms > now_ms + limits.max_delay_ms)
         undecided &= ~beyond
+    if repeats.any() and (due.any() or beyond.any()):
+        # Nobody would send a position that its second caller believes to be tracked.
+        first = positions.first_rows()[repeats]
+        due[repeats], beyond[repeats] = due[first], beyond[first]
+        duplicate &= ~(due | beyond)
     return AddDecision(undecided, due, duplicate, beyond, below, refused)
 
 

@@ -97,6 +97,16 @@ class PositionColumns:
         repeated[order[1:]] = (ledger[1:] == ledger[:-1]) & (entry[1:] == entry[:-1])
         return repeated
 
+    def first_rows(self) -> NDArray[np.intp]:
+        """Return for each row the first row that has its position."""
+        order = np.lexsort((self.entry_id, self.ledger_id))  # stable: the first row comes first
+        ledger, entry = self.ledger_id[order], self.entry_id[order]
+        begins = np.ones(len(order), np.bool_)
+        begins[1:] = (ledger[1:] != ledger[:-1]) | (entry[1:] != entry[:-1])
+        first = np.empty(len(order), np.intp)
+        first[order] = order[begins][np.cumsum(begins) - 1]
+        return first
+
     @classmethod
     def concat(cls, parts: Sequence["PositionColumns"]) -> "PositionColumns":
         """Return all rows of all parts, at least one, in that order; copies unless there is exactly one part."""
