@@ -14,13 +14,23 @@ from uuid import UUID
 
 import pytest
 
+from delayed_tracker.core.values.columns import Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.bookkeeper import log_files
 from delayed_tracker.ledger.bookkeeper.entry_logs import open_entry_logs
+from delayed_tracker.ledger.compaction import TopicCompactionService
+from delayed_tracker.ledger.compaction.compacted_entry import encode_compacted
 from delayed_tracker.ledger.compaction.rebatch import batch_slots
 from delayed_tracker.ledger.compression import Codec, compress, decompress
-from delayed_tracker.ledger.errors import CompressedDataInvalid, EntriesUnreadable, LedgerFileInvalid, MetadataInvalid
+from delayed_tracker.ledger.errors import (
+    CompressedDataInvalid,
+    EntriesUnreadable,
+    LedgerFileInvalid,
+    MetadataInvalid,
+    PayloadInvalid,
+)
 from delayed_tracker.ledger.messages import MessageOptions
+from delayed_tracker.ledger.messages.batch import join_batch
 from delayed_tracker.ledger.messages.keys import KEY_BYTES_MAX, load_key_files
 from delayed_tracker.ledger.messages.reader import MessageReader
 from delayed_tracker.ledger.metadata import metadata_dump
@@ -29,10 +39,11 @@ from delayed_tracker.ledger.metadata.metadata_dump import MetadataDump
 from delayed_tracker.ledger.offload.map_file import open_map_file
 from delayed_tracker.ledger.offload.recent_rows import RecentRows
 from delayed_tracker.ledger.offload.sequence_file import Compression
+from delayed_tracker.ledger.topic.topic_log import CompactedLog
 from delayed_tracker.pulsar.v1.managed_ledger_pb2 import ManagedLedgerInfoMetadata
-from tests.ledger.harness.list_ledger import topic_of
+from tests.ledger.harness.list_ledger import ListLedger, topic_of
 from tests.ledger.harness.log_files import header
-from tests.ledger.messages.producer import entry, metadata_of
+from tests.ledger.messages.producer import entry, metadata_of, slot
 from tests.ledger.offload.sequence_files import MapFileWriter
 
 MB = 1 << 20
@@ -192,6 +203,22 @@ def test_a_small_zstd_batch_that_claims_a_gigabyte():
             batch_slots(metadata, stream)
         with pytest.raises(EntriesUnreadable, match="more than the limit of 67108864"):
             list(MessageReader(topic_of({1: [entry(metadata, stream)]})).read())
+
+
+@pytest.mark.slow
+def test_a_small_zstd_batch_of_many_empty_messages():
+    """A ZSTD batch of 2 KB with more empty messages than any producer sends is refused, and kept whole by compaction."""
+    count = 150_000
+    payload = join_batch([slot(0, b"")]) * count
+    stream = compress(Codec.ZSTD, payload)
+    assert len(stream) < 2 << 10
+    metadata = metadata_of(uncompressed_size=len(payload), compression=Codec.ZSTD, num_messages_in_batch=count)
+    says = "the batch has 150000 messages, more than the limit of 100000; .*batchingMaxMessages"
+    with pytest.raises(PayloadInvalid, match=says):
+        batch_slots(metadata, stream)
+    compacted = ListLedger(9, [encode_compacted(Position(1, 0), -1, entry(metadata, stream))])
+    with at_most(4 * MB), pytest.raises(EntriesUnreadable, match=says):
+        TopicCompactionService(CompactedLog(compacted, Position(1, 0))).get_last_message_position()
 
 
 def test_a_metadata_value_that_claims_a_gigabyte():

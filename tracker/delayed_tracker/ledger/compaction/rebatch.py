@@ -29,8 +29,13 @@ def batch_slots(metadata: MessageMetadata, payload: bytes) -> list[Slot]:
     Raises:
         PayloadInvalid, CompressedDataInvalid: the payload does not match the metadata, or is larger than any batch.
     """
+    return split_batch(metadata, decompressed_batch(metadata, payload))
+
+
+def decompressed_batch(metadata: MessageMetadata, payload: bytes) -> bytes:
+    """Return the payload of a readable batch, decompressed. Raises CompressedDataInvalid: as :func:`batch_slots`."""
     size = metadata.uncompressed_size if metadata.compression else len(payload)
-    return split_batch(metadata, decompress(metadata.compression, payload, size, size_max=MESSAGE_BYTES_MAX))
+    return decompress(metadata.compression, payload, size, size_max=MESSAGE_BYTES_MAX)
 
 
 def rebatch(entry: bytes, metadata: MessageMetadata, slots: Sequence[Slot], retained: Container[int]) -> bytes:

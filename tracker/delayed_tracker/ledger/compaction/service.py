@@ -15,7 +15,7 @@ from delayed_tracker.ledger.compaction.compacted_ledger import (
     unreadable_kept,
     unwrapped,
 )
-from delayed_tracker.ledger.compaction.rebatch import batch_slots
+from delayed_tracker.ledger.compaction.rebatch import decompressed_batch
 from delayed_tracker.ledger.entry.frame import Frame, checksum_matches, parse_message_metadata, split_frame
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
 from delayed_tracker.ledger.errors import (
@@ -24,6 +24,7 @@ from delayed_tracker.ledger.errors import (
     FrameInvalid,
     PayloadInvalid,
 )
+from delayed_tracker.ledger.messages.batch import last_kept_index
 from delayed_tracker.ledger.messages.build import signed
 from delayed_tracker.ledger.messages.message import Message
 from delayed_tracker.ledger.messages.reader import MessageReader
@@ -166,8 +167,7 @@ def _last_batch_index(stored: StoredEntries, metadata: MessageMetadata, frame: F
         return metadata.compacted_batch_indexes[-1]
     if metadata.encryption_keys:
         return metadata.num_messages_in_batch - 1
-    slots = batch_slots(metadata, stored.buffer[frame.metadata_end : frame.end])
-    kept = [slot.batch_index for slot in slots if not slot.metadata.compacted_out]
-    if not kept:
+    last = last_kept_index(metadata, decompressed_batch(metadata, stored.buffer[frame.metadata_end : frame.end]))
+    if last is None:
         raise PayloadInvalid("all messages of the batch were dropped, but the entry was kept")
-    return kept[-1]
+    return last

@@ -9,7 +9,7 @@ Source: Commands.java (deSerializeSingleMessageInBatch), RawBatchConverter.java.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -17,6 +17,9 @@ from google.protobuf.message import DecodeError
 from delayed_tracker.ledger.errors import PayloadInvalid
 from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata, SingleMessageMetadata
 
+SLOTS_MAX: Final = 100_000
+"""Most slots of a batch: a hundred times what producers put into one by default (``batchingMaxMessages``). A slot takes
+700 bytes of memory, but may take a thousandth of a byte in a compressed payload."""
 _U32: Final = struct.Struct(">I")
 
 
@@ -37,17 +40,12 @@ def split_batch(metadata: MessageMetadata, payload: bytes) -> list[Slot]:
         payload: the payload, decrypted and decompressed.
     Returns: the slots, ascending by batch index.
     Raises:
-        PayloadInvalid: the slots do not fill the payload, or their number differs from the metadata.
+        PayloadInvalid: the slots do not fill the payload, their number differs from the metadata, or it is above
+            ``SLOTS_MAX``.
     Cost: O(bytes), whatever number of messages the metadata claims.
     """
     count = metadata.num_messages_in_batch
-    slots: list[tuple[SingleMessageMetadata, bytes]] = []
-    position = 0
-    while position < len(payload):
-        if len(slots) == count:
-            raise PayloadInvalid(f"{len(payload) - position} bytes remain after the last of {count} messages")
-        slot, position = _slot(payload, position, len(slots))
-        slots.append(slot)
+    slots = list(_slots(payload, count))
     retained = list(metadata.compacted_batch_indexes)
     if len(slots) == count:
         indexes: Iterable[int] = range(count)
@@ -56,9 +54,46 @@ def split_batch(metadata: MessageMetadata, payload: bytes) -> list[Slot]:
             raise PayloadInvalid(f"retained slots {retained} do not ascend within a batch of {count} messages")
         indexes = retained
     else:
-        or_retained = f" or {len(retained)}" if retained else ""
-        raise PayloadInvalid(f"the payload has {len(slots)} messages instead of {count}{or_retained}")
+        raise _miscounted(len(slots), count, f" or {len(retained)}" if retained else "")
     return [Slot(index, single, body) for index, (single, body) in zip(indexes, slots, strict=True)]
+
+
+def last_kept_index(metadata: MessageMetadata, payload: bytes) -> int | None:
+    """Return the index of the last slot of a batch that compaction did not drop; None if it dropped all.
+
+    Args:
+        metadata: the entry's metadata, without a list of retained slots.
+        payload: the payload, decrypted and decompressed.
+    Raises: as :func:`split_batch`.
+    Cost: O(bytes); holds one slot at a time.
+    """
+    count, number, last = metadata.num_messages_in_batch, -1, None
+    for number, (single, _) in enumerate(_slots(payload, count)):
+        if not single.compacted_out:
+            last = number
+    if number + 1 != count:
+        raise _miscounted(number + 1, count)
+    return last
+
+
+def _miscounted(found: int, count: int, or_retained: str = "") -> PayloadInvalid:
+    return PayloadInvalid(f"the payload has {found} messages instead of {count}{or_retained}")
+
+
+def _slots(payload: bytes, count: int) -> Iterator[tuple[SingleMessageMetadata, bytes]]:
+    """Yield the slots of a payload, at most ``count``."""
+    position = number = 0
+    while position < len(payload):
+        if number == count:
+            raise PayloadInvalid(f"{len(payload) - position} bytes remain after the last of {count} messages")
+        if number == SLOTS_MAX:
+            raise PayloadInvalid(
+                f"the batch has {count} messages, more than the limit of {SLOTS_MAX}; let producers send smaller ones "
+                "(batchingMaxMessages)"
+            )
+        slot, position = _slot(payload, position, number)
+        yield slot
+        number += 1
 
 
 def _slot(payload: bytes, position: int, number: int) -> tuple[tuple[SingleMessageMetadata, bytes], int]:
