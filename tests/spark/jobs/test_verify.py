@@ -27,6 +27,8 @@ LENGTHS = {1: 6_000, 2: 40, 3: 5}
 PENDING = {
     (ledger, entry): NOW_MS + 10**9 + ledger * entry for ledger, length in LENGTHS.items() for entry in range(length)
 }
+ADDED = {(1, 2): NOW_MS + 10**9, (9, 9): NOW_MS + 10**10}
+"""Of an acknowledged message, and of one above all ledgers."""
 BEHIND = {place: at_ms for place, at_ms in PENDING.items() if place > (1, 3)}
 
 
@@ -35,7 +37,7 @@ async def write(url: str) -> int:
     storage = open_storage(url)
     await storage.start()
     held = {place: at_ms for place, at_ms in BEHIND.items() if place < (3, 0) and place != (1, 10)}
-    older = await store_bucket(storage, BILLING, {**held, (1, 12): 1, (9, 9): NOW_MS + 10**9}, seal_number=1)
+    older = await store_bucket(storage, BILLING, {**held, (1, 12): 1, **ADDED}, seal_number=1)
     newer = await store_bucket(storage, BILLING, {(1, 11): NOW_MS + 10**8, (1, 12): PENDING[1, 12]}, seal_number=2)
     await storage.replace(*BILLING, remove=(), add=[older, newer], epoch=1)
     whole = {place: at_ms for place, at_ms in PENDING.items() if (2, 0) <= place < (3, 0)}
@@ -49,10 +51,11 @@ async def write(url: str) -> int:
 
 def check(found: Verification, lost_id: int) -> None:
     billing, shipping = found.comparisons
-    assert (billing.subscription, billing.expected, billing.found) == ("billing", len(BEHIND), len(BEHIND) - 5)
+    assert (billing.subscription, billing.expected, billing.found) == ("billing", len(BEHIND), len(BEHIND) - 4)
     assert (billing.missing, billing.extra, billing.differing, billing.too_recent) == (1, 1, 1, 5)
+    assert billing.newer == 1
     assert billing.missing_positions == (Position(1, 10),)
-    assert billing.extra_positions == (Position(9, 9),)
+    assert billing.extra_positions == (Position(1, 2),)
     assert billing.differing_positions == (DeadlineMismatch(Position(1, 11), PENDING[1, 11], NOW_MS + 10**8),)
     assert (shipping.expected, shipping.found, shipping.missing) == (len(PENDING), 40, 6_000)
     assert (shipping.extra, shipping.differing, shipping.too_recent) == (0, 0, 5)
@@ -84,3 +87,10 @@ def test_differences_are_found_whoever_reads_the_index(spark: SparkSession, tmp_
     lost_id = asyncio.run(write(of_one))
     with LiveSnapshots(of_one) as storage:
         check(verify(spark, settings, DriverIndex(storage, rows_max=1_000)), lost_id)
+
+        at_ms = PENDING[1, 10]
+        read_ms = at_ms - settings.limits.tick_ms
+        billing, _ = verify(spark, settings, DriverIndex(storage), clock=lambda: read_ms).comparisons
+        assert billing.expected == sum(other_ms > at_ms for other_ms in BEHIND.values())
+        # The index has (1, 11) with an earlier deadline, and lacks (1, 10), which is due when it was read.
+        assert (billing.missing_positions, billing.extra) == ((Position(1, 11),), 0)

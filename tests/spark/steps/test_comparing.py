@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
-from delayed_tracker.spark.steps.comparing import NO_TAIL, ComparisonRules, Finding, NumberedIndexes, compare
+from delayed_tracker.spark.steps.comparing import ABOVE_ALL, ComparisonRules, Finding, NumberedIndexes, compare
 from delayed_tracker.spark.steps.unread import UnreadEntries
 from delayed_tracker.spark.summary import BadRow
 
@@ -25,12 +25,13 @@ def rows(deadlines):
     return [(at_ms, *place) for place, at_ms in deadlines.items()]
 
 
-def rules(*tails, unread=None, is_compared=None):
-    places = [NO_TAIL if tail is None else tail for tail in tails]
+def rules(*tails, ends=None, unread=None, is_compared=None):
+    places = [ABOVE_ALL if tail is None else tail for tail in tails]
     return ComparisonRules(
         CUTOFF_MS,
         np.ones(len(tails), np.bool_) if is_compared is None else np.array(is_compared),
         PositionColumns(*np.array(places, np.int64).T),
+        PositionColumns(*np.array(ends or [ABOVE_ALL] * len(tails), np.int64).T),
         unread or {},
     )
 
@@ -64,6 +65,7 @@ def test_differences_are_those_of_dictionaries(of_subscribers):
             Finding.EXTRA: sorted(theirs.keys() - ours.keys()),
             Finding.DIFFERING: differing,
             Finding.TOO_RECENT: [place for place in lacking if tail is not None and place >= tail],
+            Finding.NEWER: [],
         }
         assert {finding: found_of(one, finding, number) for finding in Finding} == wanted
         assert counts[:, number].tolist() == [len(wanted[finding]) for finding in Finding]
@@ -73,10 +75,22 @@ def test_differences_are_those_of_dictionaries(of_subscribers):
         assert one.index_ms[mine].tolist() == [theirs.get(place, -1) for place in known]
 
 
-def test_what_is_due_in_the_index_is_not_extra():
-    """An index that is due is not extra: it is being delivered, and the ledgers' side leaves it out."""
-    one = compare(numbered([]), numbered([(CUTOFF_MS, 1, 0), (CUTOFF_MS + 1, 1, 1)]), rules(None))
+def test_what_is_due_is_left_out_on_both_sides():
+    """What is due when the index is read is neither missing nor extra: it is being delivered."""
+    some = numbered([(CUTOFF_MS, 1, 0), (CUTOFF_MS + 1, 1, 1)])
+    one = compare(numbered([]), some, rules(None))
     assert (found_of(one, Finding.FOUND), found_of(one, Finding.EXTRA)) == ([(1, 1)], [(1, 1)])
+    one = compare(some, numbered([]), rules(None))
+    assert (found_of(one, Finding.EXPECTED), found_of(one, Finding.MISSING)) == ([(1, 1)], [(1, 1)])
+
+
+def test_what_is_above_the_ledgers_that_were_read_is_not_extra():
+    """Messages that were published after the ends of the ledgers were fixed are counted, and are no difference."""
+    index = [(2_000, 1, 9), (2_000, 3, 4), (2_000, 3, 5), (2_000, 4, 0)]
+    one = compare(numbered([], []), numbered(index, index), rules(None, None, ends=[(3, 5), ABOVE_ALL]))
+    assert found_of(one, Finding.EXTRA) == [(1, 9), (3, 4)]
+    assert found_of(one, Finding.NEWER) == [(3, 5), (4, 0)]
+    assert found_of(one, Finding.EXTRA, 1) == [row[1:] for row in index]
 
 
 def test_what_nobody_can_read_is_not_extra():
@@ -96,7 +110,7 @@ def test_a_subscription_that_is_not_compared_has_no_findings():
     """Rows of an index that broke off, and those that it would be compared with, are left out."""
     some = [(2_000, 1, 0)]
     one = compare(numbered(some, some), numbered(some, some), rules(None, None, is_compared=[True, False]))
-    assert one.counts(2).tolist() == [[1, 0], [1, 0], [0, 0], [0, 0], [0, 0], [0, 0]]
+    assert one.counts(2).tolist() == [[1, 0], [1, 0], *[[0, 0]] * 5]
 
 
 def test_all_are_counted_and_the_first_are_listed():
@@ -114,7 +128,7 @@ def test_a_position_in_two_buckets_counts_once():
     """A position that occurs twice counts once, with its earliest deadline."""
     both = numbered([(3_000, 1, 0), (2_000, 1, 0)])
     one = compare(both, numbered([(2_000, 1, 0)]), rules(None))
-    assert one.counts(1)[:, 0].tolist() == [1, 1, 0, 0, 0, 0]
+    assert one.counts(1)[:, 0].tolist() == [1, 1, 0, 0, 0, 0, 0]
 
 
 def test_the_last_ledger_has_no_tail():

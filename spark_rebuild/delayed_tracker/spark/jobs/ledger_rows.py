@@ -89,6 +89,11 @@ class ReadResult:
                 for subscriber, tally, own in zip(self._scope.subscribers.all, self._tallies, barred, strict=True)
             ]
 
+    @property
+    def ends(self) -> Mapping[str, Position]:
+        """Positions behind the last entry that each topic had when the job began."""
+        return self._scope.ends
+
     def unread(self) -> UnreadEntries:
         """Return the entries that could not be read."""
         return UnreadEntries(self._facts.bad, self._scope.entry_counts)

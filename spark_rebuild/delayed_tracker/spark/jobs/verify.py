@@ -1,6 +1,6 @@
 """Complete verification: compares the delayed messages of the ledgers with a live index, in Spark's tasks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -17,9 +17,9 @@ from delayed_tracker.spark.plan.acceptance import IndexOutcome
 from delayed_tracker.spark.settings import RebuildSettings
 from delayed_tracker.spark.stage_timer import Report
 from delayed_tracker.spark.steps.comparing import (
+    ABOVE_ALL,
     LISTED,
     LISTED_MAX,
-    NO_TAIL,
     Comparison,
     ComparisonRules,
     DeadlineMismatch,
@@ -61,7 +61,12 @@ class Verification:
 
 
 def verify(
-    session: SparkSession, settings: RebuildSettings, live: LiveIndex, *, report: Report | None = None
+    session: SparkSession,
+    settings: RebuildSettings,
+    live: LiveIndex,
+    *,
+    clock: Callable[[], int] | None = None,
+    report: Report | None = None,
 ) -> Verification:
     """Compare all chosen subscriptions of all chosen topics with a live index.
 
@@ -69,6 +74,8 @@ def verify(
         session: a session with the format ``pulsar_ledger``.
         settings: as for a rebuild; nothing is staged.
         live: the index.
+        clock: returns the time in milliseconds, and is called after the index was read: what became due while the
+            ledgers were read may be delivered by then. None compares all that is not due at ``settings.now_ms``.
         report: called with the name of each stage: look, read, count, plan, index, compare.
     Returns: a comparison for each subscription, or the reason why there is none.
     Raises: as ``delayed_tracker.spark.jobs.rebuild.rebuild`` without a target, and all errors of ``live`` but
@@ -79,7 +86,9 @@ def verify(
         plans = work.plans()
         with work.stages.of("index"):
             index = live.rows(session, [plan.subscriber.key for plan in plans])
-        with work.stages.of("compare"), _compared(work, plans, index, _rules(work, plans, index, settings)) as findings:
+        read_ms = settings.now_ms if clock is None else clock()
+        rules = _rules(work, plans, index, settings.limits.cutoff_ms(read_ms))
+        with work.stages.of("compare"), _compared(work, plans, index, rules) as findings:
             counts = _counts(findings)
             positions = _listed(findings) if _has_listed(counts) else {}
             lost = sorted({*index.lost, *_lost(findings)})
@@ -102,15 +111,14 @@ _Listed = Mapping[tuple[int, int], Sequence[tuple[Position, int, int]]]
 """Listed positions with both deadlines by (subscriber, finding)."""
 
 
-def _rules(
-    work: ReadResult, plans: Sequence[TrackerPlan], index: LiveRows, settings: RebuildSettings
-) -> ComparisonRules:
+def _rules(work: ReadResult, plans: Sequence[TrackerPlan], index: LiveRows, cutoff_ms: int) -> ComparisonRules:
     unread = work.unread()
     of_topics = {topic: unread.positions(topic) for topic in {plan.subscriber.topic for plan in plans}}
     return ComparisonRules(
-        cutoff_ms=settings.limits.cutoff_ms(settings.now_ms),
+        cutoff_ms=cutoff_ms,
         is_compared=np.array([number not in index.not_readable for number in range(len(plans))], np.bool_),
-        tails=_columns([plan.plan.tail_first or NO_TAIL for plan in plans]),
+        tails=_columns([plan.plan.tail_first or ABOVE_ALL for plan in plans]),
+        ends=_columns([work.ends.get(plan.subscriber.topic, ABOVE_ALL) for plan in plans]),
         unread={
             number: of_topics[plan.subscriber.topic]
             for number, plan in enumerate(plans)
@@ -195,6 +203,7 @@ def _comparison(
         extra=count(Finding.EXTRA),
         differing=count(Finding.DIFFERING),
         too_recent=count(Finding.TOO_RECENT),
+        newer=count(Finding.NEWER),
         replay_from=replay_from,
         missing_positions=positions(Finding.MISSING),
         extra_positions=positions(Finding.EXTRA),

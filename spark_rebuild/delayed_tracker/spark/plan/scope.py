@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.errors import ErrorPolicy, LedgerFileInvalid, LedgerNotFound, MetadataInvalid, TopicNotFound
 from delayed_tracker.ledger.metadata.cursor import NO_LEDGER
 from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue
@@ -30,6 +31,8 @@ class Scope:
     subscribers: Subscribers
     entry_counts: Mapping[int, int]
     """Entries that each ledger should have, by ledger id; without ledgers that cannot be opened."""
+    ends: Mapping[str, Position]
+    """The position behind the last entry of each topic that has a ledger."""
 
 
 def read_scope(settings: RebuildSettings, running: Mapping[str, LedgerSource] = MappingProxyType({})) -> Scope:
@@ -58,10 +61,14 @@ def read_scope(settings: RebuildSettings, running: Mapping[str, LedgerSource] = 
             )
         topics = options.found(there)
         counts: dict[int, int] = {}
+        ends: dict[str, Position] = {}
         readable = []
         for topic in topics:
             try:
-                counts |= _counted(source, topic, options)
+                counted = _counted(source, topic, options)
+                counts |= counted
+                if counted:
+                    ends[topic] = Position(*max(counted.items()))
                 readable.append(topic)
             except MetadataInvalid:
                 if options.on_error is ErrorPolicy.FAIL:
@@ -74,7 +81,7 @@ def read_scope(settings: RebuildSettings, running: Mapping[str, LedgerSource] = 
             ignore_acks=settings.ignore_acks,
             on_error=options.on_error,
         )
-    return Scope(subscribers, counts)
+    return Scope(subscribers, counts, ends)
 
 
 def _ledgers_without_end(catalogue: TopicCatalogue, topic: TopicName) -> Iterator[int]:

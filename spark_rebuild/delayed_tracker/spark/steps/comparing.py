@@ -1,7 +1,8 @@
 """Comparison of the pending messages of the ledgers with a live index: missing, extra and different positions.
 
-Messages that are due now are left out on both sides, because they are being delivered. Messages too recent to fill a
-bucket are never missing, because they may not have been offered yet. All subscriptions are compared at once, by the
+Messages that are due when the index was read are left out on both sides, because they are being delivered. Messages too
+recent to fill a bucket are never missing, because they may not have been offered yet. Messages above what was read of the
+ledgers are never extra, because they may have been published meanwhile. All subscriptions are compared at once, by the
 number that each has in the job.
 """
 
@@ -42,6 +43,8 @@ class Finding(IntEnum):
     DIFFERING = 4
     TOO_RECENT = 5
     """In the ledgers alone, and in no bucket yet."""
+    NEWER = 6
+    """In the index alone, and above what was read of the ledgers."""
 
 
 LISTED: Final = (Finding.MISSING, Finding.EXTRA, Finding.DIFFERING)
@@ -71,6 +74,8 @@ class Comparison:
     differing: int
     too_recent: int
     """Positions of the ledgers that the index lacks and that fill no bucket yet: the dispatcher offers them again."""
+    newer: int
+    """Positions of the index above what was read of the ledgers, such as messages published meanwhile."""
     replay_from: Position | None
     """Position from which the dispatcher offers again when it opens the tracker; None if all is in buckets."""
     missing_positions: tuple[Position, ...]
@@ -126,16 +131,18 @@ class ComparisonRules:
     """Facts that a comparison needs of each subscription."""
 
     cutoff_ms: int
-    """Deadlines at or before it are due."""
+    """Deadlines at or before it are due, on both sides."""
     is_compared: BoolArray
     """False for subscriptions whose index could not be read."""
     tails: PositionColumns
-    """For each subscription: positions from here on are never missing. ``NO_TAIL`` applies no such limit."""
+    """For each subscription: positions from here on are never missing. ``ABOVE_ALL`` applies no such limit."""
+    ends: PositionColumns
+    """For each subscription, the position behind the last entry that was read: from here on, none is extra."""
     unread: Mapping[int, PositionBitmap]
     """By number, where there are any: positions that the ledgers may have but that cannot be read are never extra."""
 
 
-NO_TAIL: Final = Position(INT63_MAX, ENTRY_ID_MAX + 1)
+ABOVE_ALL: Final = Position(INT63_MAX, ENTRY_ID_MAX + 1)
 """Above every position."""
 
 
@@ -169,13 +176,13 @@ def compare(expected: NumberedIndexes, found: NumberedIndexes, rules: Comparison
     """Compare all subscriptions.
 
     Args:
-        expected: pending indexes of the ledgers that are not due; in any order, of repeats the earliest deadline counts.
-        found: indexes of the live index, in the same way; those that are due are left out.
+        expected: pending indexes of the ledgers; in any order, of repeats the earliest deadline counts. Those that are
+            due are left out.
+        found: indexes of the live index, in the same way.
         rules: of all subscriptions.
     Cost: O(n log n).
     """
-    ours = _kept(expected, rules.is_compared[expected.subscriber])
-    theirs = _kept(found, rules.is_compared[found.subscriber] & (found.indexes.deliver_at_ms > rules.cutoff_ms))
+    ours, theirs = _to_compare(expected, rules), _to_compare(found, rules)
     both = NumberedIndexes.concat([ours, theirs])
     deadline, ledger, entry = both.indexes.deliver_at_ms, both.indexes.ledger_id, both.indexes.entry_id
     order = np.lexsort((deadline, entry, ledger, both.subscriber))
@@ -191,6 +198,8 @@ def compare(expected: NumberedIndexes, found: NumberedIndexes, rules: Comparison
     here, there = ledger_ms != _ABSENT, index_ms != _ABSENT
     lacking = here & ~there
     recent = lacking & _at_or_above(positions, rules.tails.take(subscriber))
+    unknown = there & ~here
+    newer = unknown & _at_or_above(positions, rules.ends.take(subscriber))
     return Compared(
         subscriber,
         positions,
@@ -200,14 +209,16 @@ def compare(expected: NumberedIndexes, found: NumberedIndexes, rules: Comparison
             Finding.EXPECTED: here,
             Finding.FOUND: there,
             Finding.MISSING: lacking & ~recent,
-            Finding.EXTRA: _without_unread(there & ~here, subscriber, positions, rules.unread),
+            Finding.EXTRA: _without_unread(unknown & ~newer, subscriber, positions, rules.unread),
             Finding.DIFFERING: here & there & (ledger_ms != index_ms),
             Finding.TOO_RECENT: recent,
+            Finding.NEWER: newer,
         },
     )
 
 
-def _kept(rows: NumberedIndexes, which: BoolArray) -> NumberedIndexes:
+def _to_compare(rows: NumberedIndexes, rules: ComparisonRules) -> NumberedIndexes:
+    which = rules.is_compared[rows.subscriber] & (rows.indexes.deliver_at_ms > rules.cutoff_ms)
     return rows if which.all() else NumberedIndexes(rows.subscriber[which], rows.indexes.take(which))
 
 

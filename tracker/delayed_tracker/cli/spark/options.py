@@ -235,4 +235,9 @@ def spark_options(given: Sequence[str]) -> dict[str, str]:
 
 def moment_ms(now: str | None) -> int:
     """Return the time of ``--now``, in milliseconds since 1970, UTC."""
-    return time.time_ns() // 1_000_000 if now is None else parse_instant("--now", now)
+    return clock_ms() if now is None else parse_instant("--now", now)
+
+
+def clock_ms() -> int:
+    """Return the time, in milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000
