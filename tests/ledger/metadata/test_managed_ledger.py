@@ -91,6 +91,17 @@ def test_offloaded_and_terminated():
     assert managed.ledgers == (TopicLedger(5, 3, 108, 1, offloaded=True, bookkeeper_deleted=True),)
 
 
+@pytest.mark.parametrize("entries", [-1, 2**32 + 1, 2**40])
+def test_more_entries_than_a_ledger_can_have(entries):
+    """A count of entries that no ledger can have is damage; that of an open ledger does not count."""
+    info = pb.ManagedLedgerInfo()
+    ledger = info.ledger_info.add(ledger_id=5, entries=entries, size=1, timestamp=1)
+    with pytest.raises(MetadataInvalid, match=rf"ledger 5 claims {entries} entries, .* 0 to 4294967296"):
+        parse_managed_ledger(info.SerializeToString())
+    ledger.timestamp = 0
+    assert parse_managed_ledger(info.SerializeToString()).ledgers[0].entry_count is None
+
+
 @pytest.fixture
 def catalogue():
     long_name = "persistent://lab/main/" + "x" * 200

@@ -1,15 +1,19 @@
 """Entry logs read by stretches give the same entries, and the same bad ones, as reading ledger by ledger."""
 
+import gzip
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from delayed_tracker.bookkeeper.wire.digest import DigestType
+from delayed_tracker.ledger.bookkeeper.log_files import open_log_file
 from delayed_tracker.ledger.entry.entry_columns import scan_entries
 from delayed_tracker.ledger.source_url import open_source
 from delayed_tracker.spark import schema
+from delayed_tracker.spark.source import log_reading
 from tests.ledger.harness.log_files import (
     TOPIC,
     entry_log,
@@ -152,3 +156,42 @@ def test_a_log_is_divided_by_bytes(tmp_path: Path):
     assert parts_of(url=url, partitionBytes=str(13 << 20)) == 4
     rows, _ = read_rows(url=url, partitionBytes=str(13 << 20))
     assert positions(rows) == [(3, entry) for entry in range(count)]
+
+
+@pytest.mark.parametrize("others", [(), (5, 8)])
+def test_a_damaged_entry_id_hides_no_replica(tmp_path: Path, others: tuple[int, ...]):
+    """A record whose damaged id no entry can have is passed over where all or some records are read."""
+    chosen = {position: record for position, record in RECORDS.items() if position[0] in {3, *others}}
+    damaged = {**chosen, (3, 2): flipped(chosen[3, 2], 13)}
+    url = write_disk(tmp_path, [list(damaged.values()), list(RECORDS.values())])
+    rows, _ = read_rows(url=url, onError="skip")
+    assert (positions(rows), bad_rows(rows)) == (sorted(RECORDS), [])
+
+
+def test_a_ledger_that_claims_every_entry_takes_little_memory(tmp_path: Path):
+    """What a ledger lacks is found from what it has, whatever its metadata claim."""
+    (tmp_path / "0.log").write_bytes(entry_log(ledger_records(3, PAYLOADS[3][:2])))
+    values = {topic_path(): topic_value({3: 2**32}), ledger_path(3): ledger_value(last_entry_id=2**32 - 1)}
+    url = f"bookkeeper+file:{tmp_path}?metadata={write_dump(tmp_path / 'dump.jsonl', values)}"
+    rows, _ = read_rows(url=url, onError="skip")
+    (bad,) = bad_rows(rows)
+    assert positions(rows) == [(3, 0), (3, 1)]
+    assert (bad[schema.ENTRY_ID], bad[schema.ENTRY_COUNT]) == (2, 2**32 - 2)
+
+
+def test_an_archived_replica_is_unpacked_once(tmp_path: Path, monkeypatch):
+    """Copies of damaged entries are searched for together, since each opening unpacks a whole log."""
+    records = list(RECORDS.values())
+    url = write_disk(tmp_path, [[flipped(record, -1) for record in records], records])
+    log = tmp_path / "ledgers" / "1.log"
+    (tmp_path / "ledgers" / "1.log.gz").write_bytes(gzip.compress(log.read_bytes()))
+    log.unlink()
+    unpacked: list[Path] = []
+
+    def open_counted(file: Path):
+        unpacked.extend([file] if file.suffix == ".gz" else [])
+        return open_log_file(file)
+
+    monkeypatch.setattr(log_reading, "open_log_file", open_counted)
+    rows, _ = read_rows(url=url)
+    assert (positions(rows), len(unpacked)) == (sorted(RECORDS), 1)

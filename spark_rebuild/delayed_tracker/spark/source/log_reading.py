@@ -1,8 +1,9 @@
 """Reads the part of an entry log for one task: records of many ledgers in file order, each verified."""
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -10,13 +11,13 @@ from numpy.typing import NDArray
 
 from delayed_tracker.bookkeeper.wire.digest import BODY_HEADER, DIGEST_BYTES
 from delayed_tracker.core.kernels.compiled import position_order
-from delayed_tracker.core.values.columns import BoolArray, Int64Array
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, BoolArray, Int64Array
 from delayed_tracker.ledger.bookkeeper.entry_log import RECORD_SIZE_BYTES, RecordPiece, log_pieces
 from delayed_tracker.ledger.bookkeeper.log_files import open_log_file, release_pages
 from delayed_tracker.ledger.entry.stored_entries import StoredEntries
 from delayed_tracker.ledger.errors import OTHER_BOOKIES, BadEntry
 from delayed_tracker.ledger.metadata.digest import LedgerDigest
-from delayed_tracker.spark.source.log_splits import LogPart, Share, Stretch
+from delayed_tracker.spark.source.log_splits import LogPart, Share
 
 _DIGEST_BYTES = np.array([0, *(DIGEST_BYTES[digest_type] for digest_type in sorted(DIGEST_BYTES))], np.int64)
 """:data:`DIGEST_BYTES` as a column, by digest type."""
@@ -47,6 +48,7 @@ class LogReader:
         self.part = part
         self.topics: list[str] = sorted({topic for topic, _ in part.ledgers.values()})
         self._log, _ = open_log_file(part.file)
+        self._copies_of: tuple[Path, bytes | mmap.mmap] | None = None
         self._ids = np.array(sorted(part.ledgers), np.int64)
         numbers = {topic: number for number, topic in enumerate(self.topics)}
         self._topic_no = np.array([numbers[part.ledgers[ledger_id][0]] for ledger_id in self._ids.tolist()], np.int64)
@@ -106,12 +108,16 @@ class LogReader:
         payloads: list[bytes] = []
         positions: list[tuple[int, int, int, int]] = []
         bad: list[BadEntry] = []
+        found = {
+            ledger_id: self._found(ledger_id, records.entry_id[lost[records.ledger_id[lost] == ledger_id]])
+            for ledger_id in np.unique(records.ledger_id[lost]).tolist()
+        }
         for row in lost.tolist():
             ledger_id, entry_id, offset = (
                 int(column[row]) for column in (records.ledger_id, records.entry_id, records.offset)
             )
             topic, digest = self.part.ledgers[ledger_id]
-            payload = _copy(self.part.copies.get(ledger_id, ()), ledger_id, entry_id, digest)
+            payload = found[ledger_id].get(entry_id)
             if payload is None:
                 names = " or ".join(digest_type.name for digest_type in digest.types)
                 reason = f"the {names} digest does not fit, and no log has a good copy"
@@ -124,13 +130,39 @@ class LogReader:
         entries = StoredEntries(copies.buffer, columns[0], copies.entry_id, copies.start, copies.end)
         return LogEntries(entries, columns[2], columns[3], tuple(bad))
 
+    def _found(self, ledger_id: int, entry_ids: Int64Array) -> dict[int, bytes]:
+        """Return the payloads of entries from their first undamaged copies; reads stretches until all are found."""
+        _, digest = self.part.ledgers[ledger_id]
+        found: dict[int, bytes] = {}
+        for stretch in self.part.copies.get(ledger_id, ()):
+            for records in log_pieces(
+                self._other(stretch.file), str(stretch.file), start=stretch.start, stop=stretch.end
+            ):
+                rows = np.flatnonzero((records.ledger_id == ledger_id) & np.isin(records.entry_id, entry_ids))
+                for row in rows.tolist():
+                    start, entry_id = int(records.offset[row]) + RECORD_SIZE_BYTES, int(records.entry_id[row])
+                    opened = digest.open(self._other(stretch.file)[start : start + int(records.body_size[row])])
+                    if opened is not None:
+                        found.setdefault(entry_id, opened[1])
+            if len(found) == len(entry_ids):
+                break
+        return found
+
+    def _other(self, file: Path) -> bytes | mmap.mmap:
+        """Return another log. The last one stays open: an archived log is unpacked whole each time it is opened."""
+        if self._copies_of is None or self._copies_of[0] != file:
+            self._copies_of = file, open_log_file(file)[0]
+        return self._copies_of[1]
+
 
 def _chosen(records: RecordPiece, share: Share) -> RecordPiece:
     """Return the records that the share yields, in file order."""
     whole = np.array([ledger_id for ledger_id, entries in share.entries.items() if entries is None], np.int64)
-    if len(whole) == 1 and (records.ledger_id == whole[0]).all():
+    # A damaged id may be above those of entries. The plan does not know such a record, and a replica may be whole.
+    possible = records.entry_id <= ENTRY_ID_MAX
+    if len(whole) == 1 and possible.all() and (records.ledger_id == whole[0]).all():
         return records
-    chosen = np.isin(records.ledger_id, whole)
+    chosen = np.isin(records.ledger_id, whole) & possible
     if len(whole) < len(share.entries):
         order = np.argsort(records.ledger_id, kind="stable")
         sorted_ids = records.ledger_id[order]
@@ -159,17 +191,3 @@ def _first_whole(records: RecordPiece, fitting: NDArray[np.uint8]) -> NDArray[np
     new[1:] = (ledger_id[order][1:] != ledger_id[order][:-1]) | (entry_id[order][1:] != entry_id[order][:-1])
     first: NDArray[np.intp] = order[new]
     return first
-
-
-def _copy(stretches: Sequence[Stretch], ledger_id: int, entry_id: int, digest: LedgerDigest) -> bytes | None:
-    """Return the payload of an entry from its first undamaged copy; reads the stretches until one is found."""
-    for stretch in stretches:
-        log: bytes | mmap.mmap = open_log_file(stretch.file)[0]
-        for records in log_pieces(log, str(stretch.file), start=stretch.start, stop=stretch.end):
-            rows = np.flatnonzero((records.ledger_id == ledger_id) & (records.entry_id == entry_id))
-            for row in rows.tolist():
-                start = int(records.offset[row]) + RECORD_SIZE_BYTES
-                opened = digest.open(log[start : start + int(records.body_size[row])])
-                if opened is not None:
-                    return opened[1]
-    return None

@@ -13,7 +13,7 @@ import numpy as np
 from pyroaring import BitMap
 from pyspark.sql.datasource import InputPartition
 
-from delayed_tracker.ledger.bookkeeper.entry_logs import missing_entries
+from delayed_tracker.ledger.bookkeeper.entry_logs import gaps, missing_entries
 from delayed_tracker.ledger.bookkeeper.log_inventory import LogInventory, LogPiece
 from delayed_tracker.ledger.errors import BadEntry
 from delayed_tracker.ledger.metadata.digest import LedgerDigest
@@ -44,7 +44,7 @@ class Share:
     start: int
     end: int
     entries: Mapping[int, BitMap | None]
-    """Entry ids by ledger; None selects all entries of the ledger in the piece."""
+    """Entry ids by ledger; None selects all entries of the ledger in the piece, whose ids an entry can have."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ def plan_logs(inventory: LogInventory, spans: Mapping[int, LoggedSpan], part_byt
         part_bytes: approximate bytes of a log that a task reads.
     Returns: parts with pieces of one log each, in order. An archived log is one part, because it can only be read from
         its beginning.
-    Cost: O(pieces and ledgers in each).
+    Cost: O(pieces and ledgers in each), and the entries of ledgers that lack some.
     """
     given: dict[int, dict[int, BitMap | None]] = defaultdict(dict)
     copies: dict[int, list[LogPiece]] = defaultdict(list)
@@ -93,10 +93,14 @@ def plan_logs(inventory: LogInventory, spans: Mapping[int, LoggedSpan], part_byt
                 left -= first_copies
             if len(has & wanted) > len(first_copies):
                 copies[ledger_id].append(piece)
-        missing += (
-            (logged.topic, bad)
-            for bad in missing_entries(ledger_id, _runs(left), truncated=inventory.truncated, damage=inventory.damage)
-        )
+        if left:
+            # From the entries that are there: metadata may claim four billion that are not.
+            present = np.array((wanted - left).to_array(), np.int64)
+            lacking = gaps(present, 0, logged.span.last_entry_id)
+            missing += (
+                (logged.topic, bad)
+                for bad in missing_entries(ledger_id, lacking, truncated=inventory.truncated, damage=inventory.damage)
+            )
     places = {
         ledger_id: tuple(Stretch(inventory.files[piece.file_no], piece.start, piece.end) for piece in pieces)
         for ledger_id, pieces in copies.items()
@@ -135,11 +139,3 @@ def _grouped(
         size_bytes += piece.end - piece.start
     if group:
         yield group
-
-
-def _runs(entry_ids: BitMap) -> Iterator[tuple[int, int]]:
-    """Yield the first entry and the length of each run."""
-    ids = np.array(entry_ids.to_array(), np.int64)
-    starts = np.flatnonzero(np.diff(ids, prepend=-2) > 1)
-    lengths = np.diff(starts, append=len(ids))
-    return zip(ids[starts].tolist(), lengths.tolist(), strict=True)

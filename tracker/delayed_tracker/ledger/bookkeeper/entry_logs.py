@@ -171,7 +171,7 @@ class EntryLogs:
             copies = copies[copies < len(rows)]
             copies = copies[ids[copies] == ids[copies - 1]]
         whole = np.flatnonzero(fitting)
-        bad = missing_entries(ledger_id, _gaps(present, first, last), truncated=self.truncated, damage=self.damage)
+        bad = missing_entries(ledger_id, gaps(present, first, last), truncated=self.truncated, damage=self.damage)
         if len(whole) < len(present):
             is_damaged = np.isin(present, ids[whole], assume_unique=True, invert=True)
             bad += [
@@ -334,7 +334,7 @@ def missing_entries(
     ]
 
 
-def _gaps(present: Int64Array, first: int, last: int) -> Iterator[tuple[int, int]]:
+def gaps(present: Int64Array, first: int, last: int) -> Iterator[tuple[int, int]]:
     """Yield first entry and length of each run in ``first`` to ``last`` that is not in ``present``, ascending."""
     if not len(present):
         if first <= last:

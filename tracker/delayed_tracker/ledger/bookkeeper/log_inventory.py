@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 from pyroaring import BitMap
 
-from delayed_tracker.core.values.columns import Int64Array
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, Int64Array
 from delayed_tracker.ledger.bookkeeper.entry_log import RECORD_SIZE_BYTES, LogDamage, RecordPiece, log_pieces
 from delayed_tracker.ledger.bookkeeper.entry_logs import EntryLogs, RecordColumns
 from delayed_tracker.ledger.bookkeeper.log_files import bad_stretches, find_log_files, open_log_file, release_pages
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
 from delayed_tracker.ledger.errors import BadEntry, ErrorPolicy, LedgerFileInvalid
 from delayed_tracker.ledger.metadata.digest import LedgerDigest
-
-_ENTRY_ID_MAX: Final = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class LogPiece:
     start: int
     end: int
     entries: Mapping[int, BitMap]
-    """By ledger: the entries that have records here."""
+    """By ledger: the entries that have records here, without ids that no entry can have."""
     confirmed: Mapping[int, int]
     """By ledger: the highest entry that a record here gives as acknowledged."""
 
@@ -218,6 +216,6 @@ def _has(ascending: Int64Array, value: int) -> bool:
 
 def _bitmap(entry_ids: Int64Array) -> BitMap:
     first, last = int(entry_ids[0]), int(entry_ids[-1])
-    if last <= _ENTRY_ID_MAX and last - first == len(entry_ids) - 1 and (np.diff(entry_ids) == 1).all():
+    if last <= ENTRY_ID_MAX and last - first == len(entry_ids) - 1 and (np.diff(entry_ids) == 1).all():
         return BitMap(range(first, last + 1))
-    return BitMap(array("I", entry_ids[entry_ids <= _ENTRY_ID_MAX].astype(np.uint32).tobytes()))
+    return BitMap(array("I", entry_ids[entry_ids <= ENTRY_ID_MAX].astype(np.uint32).tobytes()))

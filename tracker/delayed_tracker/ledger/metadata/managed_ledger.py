@@ -9,7 +9,7 @@ from uuid import UUID
 
 from google.protobuf.message import DecodeError, Message
 
-from delayed_tracker.core.values.columns import Position
+from delayed_tracker.core.values.columns import ENTRY_ID_MAX, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.compression import METADATA_BYTES_MAX, decompress
 from delayed_tracker.ledger.errors import CompressedDataInvalid, MetadataInvalid, SubscriptionNotFound, TopicNotFound
@@ -72,6 +72,11 @@ def parse_managed_ledger(stored: bytes) -> ManagedLedger:
 def _topic_ledger(info: pb.ManagedLedgerInfo.LedgerInfo) -> TopicLedger:
     # A ledger that is still written to has neither count nor size; some writers store zeros instead.
     ended = info.HasField("entries") and info.timestamp > 0
+    if ended and not 0 <= info.entries <= ENTRY_ID_MAX + 1:
+        raise MetadataInvalid(
+            f"ledger {info.ledger_id} claims {info.entries} entries, and a ledger has 0 to {ENTRY_ID_MAX + 1}; restore "
+            "the value from a copy"
+        )
     return TopicLedger(
         ledger_id=info.ledger_id,
         entry_count=info.entries if ended else None,
