@@ -1,5 +1,6 @@
 """Tests of reading a topic's messages as a consumer receives them."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,6 +122,22 @@ def test_looking_ahead_reads_the_topic_once():
 
     assert len(payloads(log)) == 20
     assert log.ledgers[0].entries_read == 2 * 40
+
+
+def test_markers_that_are_known_are_not_sorted_for_each_piece(monkeypatch):
+    """A topic of many transactions costs as much for each entry as one of few, however many markers are known."""
+    count, sorted_rows = 90, []
+    unique = np.unique
+
+    def counted(array, **options):
+        sorted_rows.append(len(array))
+        return unique(array, **options)
+
+    monkeypatch.setattr(np, "unique", counted)
+    ids = [(1, number) for number in range(count)]
+    rows = [in_txn(b"%d" % number, (1, number)) for number in range(count)] + [marker(21, one) for one in ids]
+    assert len(list(MessageReader(topic_of({1: rows})).read())) == count
+    assert sum(sorted_rows) <= len(rows)
 
 
 def test_topics_without_transactions_are_read_once():

@@ -1,5 +1,6 @@
 """Tests of the pending messages of a subscription, derived from ledgers, cursor and markers."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,6 +120,28 @@ def test_transactions_are_resolved_by_markers_in_later_ledgers(tmp_path):
     assert report.drop_reason.tolist() == [DropReason.ABORTED, DropReason.OPEN_TRANSACTION, DropReason.ACKNOWLEDGED]
     assert (report.aborted_count, report.open_transaction_count, report.acked_count) == (1, 1, 1)
     assert report.marker_count == 3
+
+
+def test_all_markers_are_sorted_once(tmp_path, monkeypatch):
+    """Transactions of many ledgers cost one sorting of all markers, not one for each ledger."""
+    sorted_rows = []
+    unique = np.unique
+
+    def counted(array, **options):
+        sorted_rows.append(len(array))
+        return unique(array, **options)
+
+    files = DiskFiles(tmp_path)
+    for ledger_id in range(20):
+        files.add_ledger(
+            ledger_id, [message(deliver_at_ms=50, txn=(1, ledger_id)), message(marker=COMMIT, txn=(1, ledger_id))]
+        )
+    with files.open() as disk:
+        monkeypatch.setattr(np, "unique", counted)
+        report = disk.pending(TOPIC, "workers", ignore_acks=True)
+    assert (len(report.indexes), report.entry_count) == (20, 40)
+    assert max(sorted_rows) == 40
+    assert sorted_rows.count(40) == 1
 
 
 def test_a_deadline_on_a_batch_is_the_entrys(tmp_path):

@@ -53,3 +53,4 @@ def test_outcomes_equal_a_dict(ends, asked, cut):
     named = {COMMIT: TransactionOutcome.COMMITTED, ABORT: TransactionOutcome.ABORTED}
     expected = {txn: named[marker] for txn, marker in ends}
     assert outcomes.tolist() == [expected.get(txn, TransactionOutcome.OPEN) for txn in asked]
+    assert TransactionMarkers.concat(parts).by_id() == expected

@@ -102,7 +102,7 @@ class TransactionView:
 
     def __init__(self, log: TopicLog) -> None:
         self._log = log
-        self._known: TransactionMarkers | None = None
+        self._known: dict[tuple[int, int], int] = {}
         self._ahead: Iterator[LedgerEntries] | None = None
         self._missing: list[BadEntry] = []
         self._damaged: list[tuple[Position, str]] = []
@@ -112,28 +112,28 @@ class TransactionView:
 
         Args:
             columns: entries of the topic, behind those of earlier calls.
-        Cost: reads until the markers of all transactions among the entries are found, or to the topic's end.
+        Cost: reads until the markers of all transactions among the entries are found, or to the topic's end. A marker
+            is put into a table once, and each entry looks there.
         """
         outcome = np.full(len(columns), TransactionOutcome.COMMITTED, np.uint8)
         rows = np.flatnonzero(columns.has(EntryFlag.TRANSACTION) & ~columns.has(EntryFlag.MARKER) & columns.readable)
         if not len(rows):
             return outcome
-        most, least = columns.txn_id_most[rows], columns.txn_id_least[rows]
+        ids = list(zip(columns.txn_id_most[rows].tolist(), columns.txn_id_least[rows].tolist(), strict=True))
         if self._ahead is None:
             self._ahead = self._log.scan(position_of(columns, int(rows[0])))
-        found = self._known.outcomes(most, least) if self._known is not None else np.zeros(len(rows), np.uint8)
-        while (found == TransactionOutcome.OPEN).any():
+        waiting = set(ids).difference(self._known)
+        while waiting:
             piece = next(self._ahead, None)
             if piece is None:
                 break
             ahead = scan_entries(piece.entries)
             self._missing += piece.bad_entries
             self._damaged += ((position_of(ahead, row), reason) for row, reason in ahead.unreadable())
-            markers = TransactionMarkers.of(ahead)
-            self._known = markers if self._known is None else TransactionMarkers.concat([self._known, markers])
-            still_open = found == TransactionOutcome.OPEN
-            found[still_open] = markers.outcomes(most[still_open], least[still_open])
-        outcome[rows] = found
+            ended = TransactionMarkers.of(ahead).by_id()
+            self._known |= ended
+            waiting.difference_update(ended)
+        outcome[rows] = [self._known.get(one, TransactionOutcome.OPEN) for one in ids]
         return outcome
 
     def unreadable_behind(self, position: Position) -> list[BadEntry]:

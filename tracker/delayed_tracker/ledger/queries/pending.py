@@ -5,14 +5,14 @@ transaction are left out. Markers are not messages and do not count. A batch tha
 a whole.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delayed_tracker.core.values.columns import BoolArray, IndexColumns, Position
+from delayed_tracker.core.values.columns import BoolArray, IndexColumns, Position, PositionColumns
 from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.ledger.entry.entry_columns import EntryColumns, EntryFlag
 from delayed_tracker.ledger.errors import BadEntry, ErrorPolicy
@@ -105,7 +105,7 @@ def pending_indexes(
         SubscriptionNotFound: the topic has no such subscription.
         MetadataInvalid: metadata of the topic, the cursor or a ledger is damaged.
         EntriesUnreadable: entries are missing or damaged and the policy is to fail.
-    Cost: O(bytes read) time; memory for one piece of a ledger and the delayed entries.
+    Cost: O(bytes read) time, and O(n log n) in markers and delayed entries; memory for one piece of a ledger and the delayed entries.
     """
     spans = reader.topic_spans(topic)
     bad: list[BadEntry] = []
@@ -128,8 +128,8 @@ def pending_indexes(
         done = min(done + len(piece.columns) + _missing_count(piece), total)
         if progress is not None:
             progress(done, total)
-    reason = np.concatenate([np.empty(0, np.uint8), *_drop_reasons(delayed, markers, cursor)])
     rows = IndexColumns.concat([part.indexes for part in delayed])
+    reason = _drop_reasons(rows.positions, delayed, markers, cursor)
     pending = rows.take(reason == 0)
     partly_acked = PositionBitmap.of(cursor.partial_batch_acks.positions).contains(pending.positions)
     return PendingReport(
@@ -156,7 +156,7 @@ def _missing_count(piece: LedgerRead) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Delayed:
-    """Delayed entries of one ledger, with their transactions."""
+    """Delayed entries of one piece, with their transactions."""
 
     indexes: IndexColumns
     transactional: BoolArray
@@ -177,17 +177,19 @@ def _delayed(columns: EntryColumns) -> _Delayed:
 
 
 def _drop_reasons(
-    delayed: Sequence[_Delayed], markers: Sequence[TransactionMarkers], cursor: CursorState
-) -> Iterator[NDArray[np.uint8]]:
-    """Yield for each part a :class:`DropReason` per row, or 0 for a pending row."""
+    positions: PositionColumns, delayed: Sequence[_Delayed], markers: Sequence[TransactionMarkers], cursor: CursorState
+) -> NDArray[np.uint8]:
+    """Return a :class:`DropReason` for each row of all parts, or 0 for a pending row."""
+    reason = np.zeros(len(positions), np.uint8)
     if not delayed:
-        return
-    ends = TransactionMarkers.concat(markers)
-    for part in delayed:
-        outcome = ends.outcomes(part.txn_id_most, part.txn_id_least)
-        reason = np.zeros(len(part.indexes), np.uint8)
-        # Later lines win.
-        reason[cursor.acknowledges(part.indexes.positions)] = DropReason.ACKNOWLEDGED
-        reason[part.transactional & (outcome == TransactionOutcome.OPEN)] = DropReason.OPEN_TRANSACTION
-        reason[part.transactional & (outcome == TransactionOutcome.ABORTED)] = DropReason.ABORTED
-        yield reason
+        return reason
+    # One question for all parts, since each sorts all markers.
+    outcome = TransactionMarkers.concat(markers).outcomes(
+        np.concatenate([part.txn_id_most for part in delayed]), np.concatenate([part.txn_id_least for part in delayed])
+    )
+    transactional = np.concatenate([part.transactional for part in delayed])
+    # Later lines win.
+    reason[cursor.acknowledges(positions)] = DropReason.ACKNOWLEDGED
+    reason[transactional & (outcome == TransactionOutcome.OPEN)] = DropReason.OPEN_TRANSACTION
+    reason[transactional & (outcome == TransactionOutcome.ABORTED)] = DropReason.ABORTED
+    return reason

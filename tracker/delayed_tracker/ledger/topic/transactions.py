@@ -56,6 +56,11 @@ class TransactionMarkers:
             np.concatenate([part.outcome for part in parts]),
         )
 
+    def by_id(self) -> dict[tuple[int, int], int]:
+        """Return the outcome of each transaction by its id; its last marker counts. O(markers)."""
+        ids = zip(self.txn_id_most.tolist(), self.txn_id_least.tolist(), strict=True)
+        return dict(zip(ids, self.outcome.tolist(), strict=True))
+
     def outcomes(self, txn_id_most: NDArray[np.uint64], txn_id_least: NDArray[np.uint64]) -> NDArray[np.uint8]:
         """Return the outcome (:class:`TransactionOutcome`) of each given transaction; its last marker counts.
 
