@@ -1,5 +1,6 @@
 """A job that ended before its commit, run again: it uses its staged work and gives the same result."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_staged_work_is_used_again(spark: SparkSession, tmp_path: Path, after: i
     )
     storage = f"sqlite:{tmp_path}/tracker.db"
     with pytest.raises(KeyboardInterrupt):
-        rebuild(spark, job, target=CutOff(storage, after=after))
+        rebuild(spark, job, target=CutOff(storage, after=after), resume=True)
     staging = Staging(job.staging)
     staged_count = len(staging.objects())
     assert staged_count == 2 + 3
@@ -58,14 +59,16 @@ def test_staged_work_is_used_again(spark: SparkSession, tmp_path: Path, after: i
     assert len(done[0].entries) == (2 if after else 0)
     assert not looked_at(tmp_path / "tracker.db", SECOND)[0].entries
 
-    summary = rebuild(spark, job, target=StorageCommit(storage))
+    # Meanwhile the first message of each ledger became due.
+    summary = rebuild(spark, replace(job, now_ms=NOW_MS + 61_000), target=StorageCommit(storage), resume=True)
 
+    assert summary.now_ms == NOW_MS
     assert (summary.parts_made, summary.parts_reused) == (0, staged_count)
     first, second = (looked_at(tmp_path / "tracker.db", key) for key in (FIRST, SECOND))
     assert first[0].snapshots == second[0].snapshots
     assert [tracker.unchanged for tracker in summary.trackers] == [bool(after), False]
     assert not after or first == done
-    assert staging.objects() == []
+    assert list((tmp_path / "staging").iterdir()) == []
     # A third run stages everything again; the buckets are the same, so nothing is written.
     again = rebuild(spark, job, target=StorageCommit(storage))
     assert again.parts_made == staged_count

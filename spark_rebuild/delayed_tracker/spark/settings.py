@@ -1,7 +1,8 @@
 """Settings of a rebuild as one frozen value; the session, the target and the progress report are passed separately."""
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from delayed_tracker.core.values.errors import InvalidInput
@@ -34,6 +35,11 @@ class RebuildSettings:
     """True for buckets as brokers keep them: they end with a ledger whatever their size, and the last one may be small."""
     indexes_per_task: int = INDEXES_PER_TASK
     """Approximate number of indexes that one task sorts and encodes; larger buckets are divided."""
+
+    def digest(self) -> str:
+        """Return a digest, in hexadecimal, of all that determines staged work but the time."""
+        rest = replace(self, source=dict(sorted(self.source.items())), now_ms=0, staging="")
+        return hashlib.sha256(repr(rest).encode()).hexdigest()
 
     def __post_init__(self) -> None:
         """Reject invalid values."""

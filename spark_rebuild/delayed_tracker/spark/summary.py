@@ -63,6 +63,8 @@ class Summary:
     """Entries of all topics' ledgers, without bad ones."""
     delayed: int
     """Delayed messages among the entries; each counts once, however many subscriptions get it."""
+    now_ms: int
+    """Time at which messages counted as due: that of the first run, if this one has resumed it."""
     trackers: tuple[TrackerSummary, ...]
     bad_entries: tuple[BadRow, ...]
     parts_made: int

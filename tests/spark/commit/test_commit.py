@@ -15,7 +15,7 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.service.errors import TrackerKey
 from delayed_tracker.spark.commit.commit import RebuiltTracker, StorageCommit
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
-from delayed_tracker.spark.commit.staging import PartMade, Staging, usable_parts
+from delayed_tracker.spark.commit.staging import KEPT, PartMade, Staging, usable_parts
 from delayed_tracker.spark.errors import StagedWorkInvalid, StagingUnavailable
 from delayed_tracker.storage.add_log import LogAppend
 from delayed_tracker.storage.add_log_registry import open_add_log
@@ -288,6 +288,31 @@ def test_the_sweeper_deletes_what_is_old(staging, tmp_path):
     assert sorted(swept) == sorted(part.key for part in bucket.parts)
     assert staging.objects() == []
     assert stranger.exists()
+
+
+def test_the_time_of_a_job_is_kept_until_it_commits(staging, tmp_path):
+    """A job finds the time at which it began, unless it has committed, is abandoned, or the time is damaged."""
+    job, other, now_ms = "c" * 64, "d" * 64, 1_700_000_000_000
+    file = tmp_path / "staging" / f"{job}.time"
+    assert staging.begun_ms(job, now_ms) is None
+    staging.begin(job, now_ms)
+    days_ms = KEPT // timedelta(milliseconds=1)
+    assert [staging.begun_ms(job, now_ms + later_ms) for later_ms in (-1, 0, days_ms - 1, days_ms)] == [
+        None,
+        now_ms,
+        now_ms,
+        None,
+    ]
+    assert staging.begun_ms(other, now_ms) is None
+    assert staging.objects() == []
+    for damaged in (b"", b"x" * 13, b"9" * 5_000):
+        file.write_bytes(damaged)
+        assert staging.begun_ms(job, now_ms) is None
+    staging.end(job)
+    staging.end(job)
+    assert not file.exists()
+    staging.begin(job, now_ms)
+    assert staging.sweep(older_than=DAY, now=datetime.now(UTC) + 2 * DAY) == [file.name]
 
 
 def _cut_off(staging: Staging) -> None:

@@ -1,9 +1,11 @@
 """Staging area, where tasks leave parts of snapshots for the driver: objects under a URL that all of them can reach.
 
 An object is named after its part, its run and its attempt. It is written once and appears whole. A run may use any
-object of a part that verifies, even if another run wrote it.
+object of a part that verifies, even if another run wrote it. What is accepted into a part depends on the time at which
+messages count as due, so a job leaves that time, too, and removes it when it has committed.
 
     <URL>/<name of the part>.<run>.<attempt>.part
+    <URL>/<name of the job>.time
 """
 
 import re
@@ -25,6 +27,9 @@ from delayed_tracker.spark.commit.staged_part import PartWriter, StagedPart, ope
 from delayed_tracker.spark.errors import StagedWorkInvalid, StagingUnavailable
 
 _OBJECT: Final = re.compile(r"([0-9a-f]{64})\.([0-9a-f]{32})\.([0-9a-f]{32})\.part")
+_TIME: Final = re.compile(r"[0-9a-f]{64}\.time")
+KEPT: Final = timedelta(days=7)
+"""Age from which staged work is abandoned: no job continues with it, and the next one that commits deletes it."""
 _BUFFER_BYTES: Final = 8 << 20
 _FILE: Final = "file://"
 
@@ -76,16 +81,40 @@ class Staging:
         Raises:
             StagingUnavailable: the URL cannot be listed.
         """
-        found = []
-        with _naming(f"{self.url} cannot be listed"):
-            for batch in obstore.list(self._store):
-                for meta in batch:
-                    named = _OBJECT.fullmatch(meta["path"])
-                    if named is not None:
-                        found.append(
-                            StagedObject(meta["path"], named[1], named[2], meta["size"], meta["last_modified"])
-                        )
+        found = [
+            StagedObject(meta["path"], named[1], named[2], meta["size"], meta["last_modified"])
+            for meta in self._listed()
+            if (named := _OBJECT.fullmatch(meta["path"])) is not None
+        ]
         return sorted(found, key=lambda staged: (staged.modified, staged.key))
+
+    def begun_ms(self, job: str, now_ms: int) -> int | None:
+        """Return the time of a job that has staged work and did not commit; None if there is none, or it is abandoned.
+
+        Args:
+            job: name of the job: a digest of its settings, in 64 hexadecimal digits.
+            now_ms: the time now.
+        Raises:
+            StagingUnavailable: it cannot be read.
+        """
+        key = f"{job}.time"
+        with _naming(f"{self.url}/{key} cannot be read"):
+            try:
+                stored = bytes(obstore.get(self._store, key).bytes())
+            except FileNotFoundError:
+                return None
+        begun_ms = int(stored) if stored.isdigit() and len(stored) <= len(str(now_ms)) else 0
+        return begun_ms if now_ms - KEPT // timedelta(milliseconds=1) < begun_ms <= now_ms else None
+
+    def begin(self, job: str, now_ms: int) -> None:
+        """Leave the time of a job that is about to stage work. Raises StagingUnavailable."""
+        key = f"{job}.time"
+        with _naming(f"{self.url}/{key} cannot be written"):
+            obstore.put(self._store, key, str(now_ms).encode())
+
+    def end(self, job: str) -> None:
+        """Forget the time of a job: it has committed. Raises StagingUnavailable."""
+        self.remove([f"{job}.time"])
 
     def open(self, key: str) -> StagedPart:
         """Open a part by its key.
@@ -118,15 +147,25 @@ class Staging:
                     continue
 
     def sweep(self, *, older_than: timedelta, now: datetime | None = None) -> list[str]:
-        """Delete the objects of abandoned runs: all that are older than ``older_than``. Return their keys.
+        """Delete what abandoned runs left: all that is older than ``older_than``. Return the keys.
 
         Raises:
             StagingUnavailable: the URL cannot be listed, or an object cannot be deleted.
         """
         oldest = (now or datetime.now(UTC)) - older_than
-        keys = [staged.key for staged in self.objects() if staged.modified < oldest]
+        keys = [
+            meta["path"]
+            for meta in self._listed()
+            if (_OBJECT.fullmatch(meta["path"]) or _TIME.fullmatch(meta["path"])) and meta["last_modified"] < oldest
+        ]
         self.remove(keys)
         return keys
+
+    def _listed(self) -> Iterator[Any]:
+        """Yield the metadata of every object below the URL."""
+        with _naming(f"{self.url} cannot be listed"):
+            for batch in obstore.list(self._store):
+                yield from batch
 
 
 @dataclass(frozen=True, slots=True)

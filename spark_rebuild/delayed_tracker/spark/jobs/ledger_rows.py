@@ -100,7 +100,7 @@ class ReadResult:
 
     def summary(self, trackers: Sequence[TrackerSummary]) -> Summary:
         """Return the summary of the job, without the counts of parts."""
-        return self._facts.summary(self._scope, trackers, self.stages.seconds)
+        return self._facts.summary(self._scope, trackers, self._settings.now_ms, self.stages.seconds)
 
 
 @contextmanager
@@ -150,7 +150,9 @@ class _Facts:
     has_transactions: bool
     bad: tuple[BadRow, ...]
 
-    def summary(self, scope: Scope, trackers: Sequence[TrackerSummary], seconds: Mapping[str, float]) -> Summary:
+    def summary(
+        self, scope: Scope, trackers: Sequence[TrackerSummary], now_ms: int, seconds: Mapping[str, float]
+    ) -> Summary:
         """Return the summary of the job, without the counts of parts."""
         of_cursors = (
             BadRow(topic, found.ledger_id, found.entry_id, found.entry_count, str(found))
@@ -159,6 +161,7 @@ class _Facts:
         return Summary(
             read=sum(scope.entry_counts.values()) - self._unread_count(scope),
             delayed=self.delayed_count,
+            now_ms=now_ms,
             trackers=tuple(trackers),
             bad_entries=(*of_cursors, *self.bad),
             parts_made=0,

@@ -9,8 +9,8 @@
 Into a storage that processes share, tasks write the snapshots from the staged parts; the driver commits the catalogues. For
 brokers, tasks write the ledgers of buckets; the driver switches the cursors.
 
-The ledgers are read once; Spark keeps their delayed messages, packed, for the later steps. A repeated job makes the
-same buckets and uses the parts that a killed run staged.
+The ledgers are read once; Spark keeps their delayed messages, packed, for the later steps. A repeated job that resumes
+makes the same buckets as a killed run, and uses the parts that it staged.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from delayed_tracker.spark.commit.commit import CommitTarget, RebuiltTracker
 from delayed_tracker.spark.commit.pulsar_commit import PulsarCommit
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.spark.commit.shared_commit import SharedCommit
-from delayed_tracker.spark.commit.staging import Staging
+from delayed_tracker.spark.commit.staging import KEPT, Staging
 from delayed_tracker.spark.jobs.ledger_rows import ReadResult, reading
 from delayed_tracker.spark.jobs.snapshot_maker import SnapshotMaker
 from delayed_tracker.spark.jobs.tracker_plan import TrackerPlan
@@ -42,6 +42,7 @@ def rebuild(
     settings: RebuildSettings,
     *,
     target: CommitTarget | None = None,
+    resume: bool = False,
     report: Report | None = None,
 ) -> Summary:
     """Rebuild the trackers of all chosen subscriptions of all chosen topics.
@@ -51,6 +52,8 @@ def rebuild(
         settings: of the job.
         target: destination of the buckets, entered before anything is read. None is a dry run: it writes nothing, not
             even staged work.
+        resume: if a run of the same settings has left staged work and no commit, take its time in the place of
+            ``now_ms``, since other messages would be in other parts.
         report: called with the name of each stage: look, read, count, plan, stage, commit.
     Raises:
         StorageInUse: the target is in use.
@@ -66,15 +69,23 @@ def rebuild(
         settings = replace(settings, whole_ledgers=True)
     # Opened first, so that an unusable URL fails before anything is read.
     staging = None if target is None else Staging(settings.staging)
+    job = settings.digest()
+    begun_ms = staging.begun_ms(job, settings.now_ms) if staging is not None and resume else None
+    if begun_ms is not None:
+        settings = replace(settings, now_ms=begun_ms)
     with reading(session, settings, target=target, report=report) as work:
         stages = work.stages
         if target is None or staging is None:
             return work.summary([plan.summary() for plan in work.plans()])
+        if resume:
+            staging.begin(job, settings.now_ms)
         maker = SnapshotMaker(work.rows, work.shared, work.acceptance, settings, staging)
         plans, buckets = _make(maker, work, settings)
         with stages.of("commit"):
             trackers = _commit_all(session, settings, target, plans, buckets)
             maker.clean_up()
+            staging.end(job)
+            staging.sweep(older_than=KEPT)
         return replace(work.summary(trackers), parts_made=maker.made_count, parts_reused=maker.reused_count)
 
 

@@ -22,7 +22,7 @@ from delayed_tracker.cli.spark.running_job import spark_job
 from delayed_tracker.cli.spark.textfile import write_metrics
 from delayed_tracker.cli.terminal.failures import BadUsage
 from delayed_tracker.cli.terminal.options import AsJson, BrokerConf, Config, Set, reject_tilde_path
-from delayed_tracker.cli.terminal.output import notice_console, print_json, say, show, size, table
+from delayed_tracker.cli.terminal.output import instant, notice_console, print_json, say, show, size, table
 from delayed_tracker.cli.terminal.service import with_credentials
 from delayed_tracker.client import ClientCredentials
 from delayed_tracker.spark.commit.pulsar_commit import SCHEME as PULSAR_SCHEME
@@ -79,7 +79,7 @@ def rebuild_command(
     """Rebuild the index of all subscriptions of all topics from their ledgers, and replace the existing index.
 
     The settings of buckets must be the service's: give the same --config. To continue a job that was killed, run the
-    same command again: it uses the staged work. No snapshot of a subscription is visible before all are complete.
+    same command again within 7 days: it uses the staged work, and the time of that job as --now. No snapshot of a subscription is visible before all are complete.
 
     Example: spark-rebuild rebuild --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --staging /shared/staging --commit sqlite:data/tracker.db
@@ -107,11 +107,13 @@ def rebuild_command(
         target = commit_target(commit, credentials)
         check_target(commit, target)
     with spark_job(spark, command="rebuild", source=source.text, as_json=as_json) as (session, report):
-        summary = rebuild(session, settings, target=target, report=report)
+        summary = rebuild(session, settings, target=target, resume=now is None, report=report)
     if as_json:
         print_json({**summary.document(), "dry_run": dry_run})
     else:
         _show(summary, dry_run=dry_run)
+        if summary.now_ms != settings.now_ms:
+            say(f"continued the run of {instant(summary.now_ms)}: what was due then counts as due")
     # Last: a disk that is full by now must not hide what was done.
     if spark.prometheus is not None:
         _write_metrics(spark.prometheus, summary)
