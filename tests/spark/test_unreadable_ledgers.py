@@ -85,3 +85,4 @@ def test_verify_fails_if_entries_are_unreadable(cluster, again):
     assert "the index matches the ledgers" not in ran.out
     document = cluster.verify(part, "--on-error", "skip", "--json").document
     assert (document["equal"], len(document["bad_entries"]), document["trackers"][0]["extra"]) == (False, 1, 0)
+    assert document["bad_count"] == 60

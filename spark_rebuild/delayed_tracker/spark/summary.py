@@ -1,7 +1,7 @@
 """Result of a rebuild in numbers: they account for every entry that was read."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from delayed_tracker.core.values.columns import Position
 
@@ -44,6 +44,10 @@ class TrackerSummary:
     """True if exactly the same buckets were stored already."""
 
 
+LISTED_MAX: Final = 10_000
+"""Largest number of rows of bad entries that a summary lists; all are counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class BadRow:
     """An entry, or a run of entries, that could not be read."""
@@ -67,6 +71,9 @@ class Summary:
     """Time at which messages counted as due: that of the first run, if this one has resumed it."""
     trackers: tuple[TrackerSummary, ...]
     bad_entries: tuple[BadRow, ...]
+    """The first ``LISTED_MAX``."""
+    bad_count: int
+    """Entries that could not be read, in all."""
     parts_made: int
     parts_reused: int
     """Parts that an earlier run staged."""

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from delayed_tracker.core.values.columns import IndexColumns, Position, PositionColumns
 from delayed_tracker.spark.steps.comparing import ABOVE_ALL, ComparisonRules, Finding, NumberedIndexes, compare
-from delayed_tracker.spark.steps.unread import UnreadEntries
-from delayed_tracker.spark.summary import BadRow
+from delayed_tracker.spark.steps.unread import BadRun, UnreadEntries
 
 CUTOFF_MS = 1_000
 
@@ -95,9 +94,7 @@ def test_what_is_above_the_ledgers_that_were_read_is_not_extra():
 
 def test_what_nobody_can_read_is_not_extra():
     """Positions of unreadable entries of a topic are not extra; all other positions that the ledgers lack are."""
-    unread = UnreadEntries([BadRow("topic", 1, 0, 2, "damaged"), BadRow(None, 2, None, 1, "gone")], {}).positions(
-        "topic"
-    )
+    unread = UnreadEntries([BadRun("topic", 1, 0, 2), BadRun(None, 2, None, 1)], {}).positions("topic")
     index = [(2_000, 1, 1), (2_000, 1, 2), (2_000, 2, 9), (2_000, 3, 0)]
     one = compare(
         numbered([], [], []), numbered(index, index, []), rules(None, None, None, unread={0: unread, 2: unread})

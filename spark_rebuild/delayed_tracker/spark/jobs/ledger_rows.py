@@ -25,8 +25,8 @@ from delayed_tracker.spark.stage_timer import Report, StageTimer
 from delayed_tracker.spark.steps.counting import LedgerTally, count_outcomes, tallies_of
 from delayed_tracker.spark.steps.read_step import read_kept, settled_rows
 from delayed_tracker.spark.steps.subscriber_rows import SubscribersByTopic
-from delayed_tracker.spark.steps.unread import UnreadEntries
-from delayed_tracker.spark.summary import BadRow, Summary, TrackerSummary
+from delayed_tracker.spark.steps.unread import RUN_SCHEMA, BadRun, UnreadEntries, bad_runs
+from delayed_tracker.spark.summary import LISTED_MAX, BadRow, Summary, TrackerSummary
 
 # Rows are packed, each an array of megabytes: a heap full of them is lost to fragmentation before Spark evicts any.
 KEPT: Final = StorageLevel.DISK_ONLY
@@ -148,22 +148,25 @@ class _Facts:
 
     delayed_count: int
     has_transactions: bool
-    bad: tuple[BadRow, ...]
+    bad: tuple[BadRun, ...]
+    listed: tuple[BadRow, ...]
+    """The first of ``bad``, with their errors."""
 
     def summary(
         self, scope: Scope, trackers: Sequence[TrackerSummary], now_ms: int, seconds: Mapping[str, float]
     ) -> Summary:
         """Return the summary of the job, without the counts of parts."""
-        of_cursors = (
+        of_cursors = [
             BadRow(topic, found.ledger_id, found.entry_id, found.entry_count, str(found))
             for topic, found in scope.subscribers.bad_entries
-        )
+        ]
         return Summary(
             read=sum(scope.entry_counts.values()) - self._unread_count(scope),
             delayed=self.delayed_count,
             now_ms=now_ms,
             trackers=tuple(trackers),
-            bad_entries=(*of_cursors, *self.bad),
+            bad_entries=(*of_cursors, *self.listed)[:LISTED_MAX],
+            bad_count=sum(row.entry_count for row in of_cursors) + sum(run.entry_count for run in self.bad),
             parts_made=0,
             parts_reused=0,
             seconds=dict(seconds),
@@ -171,9 +174,9 @@ class _Facts:
 
     def _unread_count(self, scope: Scope) -> int:
         """Count the entries that were expected and could not be read: single ones, and those of whole ledgers."""
-        whole = {row.ledger_id for row in self.bad if row.entry_id is None and row.ledger_id is not None}
-        single = [row for row in self.bad if row.entry_id is not None and row.ledger_id not in whole]
-        return sum(scope.entry_counts.get(ledger, 0) for ledger in whole) + sum(row.entry_count for row in single)
+        whole = {run.ledger_id for run in self.bad if run.entry_id is None and run.ledger_id is not None}
+        single = [run for run in self.bad if run.entry_id is not None and run.ledger_id not in whole]
+        return sum(scope.entry_counts.get(ledger, 0) for ledger in whole) + sum(run.entry_count for run in single)
 
 
 def _facts(kept: DataFrame, *, has_bad: bool) -> _Facts:
@@ -184,14 +187,16 @@ def _facts(kept: DataFrame, *, has_bad: bool) -> _Facts:
         F.count(schema.TXN_ID_MOST).alias("transactional"),
     ).first()
     assert counts is not None
-    bad = _bad_rows(kept) if has_bad else []
-    return _Facts((counts["plain"] or 0) + counts["of_transactions"], counts["transactional"] > 0, tuple(bad))
+    runs, listed = _bad(kept) if has_bad else ((), ())
+    return _Facts((counts["plain"] or 0) + counts["of_transactions"], counts["transactional"] > 0, runs, listed)
 
 
-def _bad_rows(kept: DataFrame) -> list[BadRow]:
-    columns = schema.TOPIC, schema.LEDGER_ID, schema.ENTRY_ID, schema.ENTRY_COUNT, schema.ERROR
-    bad = kept.where(F.col(schema.ERROR).isNotNull()).select(*columns).orderBy(*columns[:3])
-    return [BadRow(*row) for row in bad.collect()]
+def _bad(kept: DataFrame) -> tuple[tuple[BadRun, ...], tuple[BadRow, ...]]:
+    """Return all bad entries as runs, and the first of them with their errors."""
+    bad, columns = kept.where(F.col(schema.ERROR).isNotNull()), RUN_SCHEMA.fieldNames()
+    runs = bad.select(*columns).mapInArrow(bad_runs, RUN_SCHEMA).toArrow()
+    listed = bad.select(*columns, schema.ERROR).orderBy(*columns[:3]).limit(LISTED_MAX).collect() if len(runs) else []
+    return tuple(map(BadRun, *(column.to_pylist() for column in runs.columns))), tuple(BadRow(*row) for row in listed)
 
 
 def _by_subscriber(

@@ -1,17 +1,13 @@
 """Output that commands of ``spark-rebuild`` share: entries that cannot be read."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the usual name
 
 from delayed_tracker.cli.terminal.output import say, say_first
 from delayed_tracker.spark import schema
-from delayed_tracker.spark.summary import BadRow
-
-LISTED_MAX: Final = 10_000
+from delayed_tracker.spark.summary import LISTED_MAX, Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +19,9 @@ class BadEntries:
     """Position and reason, one for each entry or for several consecutive ones; the first ``LISTED_MAX``."""
 
 
-def bad_rows(rows: Sequence[BadRow]) -> BadEntries:
+def bad_rows(summary: Summary) -> BadEntries:
     """Return the bad entries of a rebuild or a verification."""
-    return BadEntries(sum(row.entry_count for row in rows), tuple(row.error for row in rows[:LISTED_MAX]))
+    return BadEntries(summary.bad_count, tuple(row.error for row in summary.bad_entries))
 
 
 def bad_entries(entries: DataFrame, count: int) -> BadEntries:

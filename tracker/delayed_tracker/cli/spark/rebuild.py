@@ -131,7 +131,7 @@ def _write_metrics(path: Path, summary: Summary) -> None:
         "written_indexes": whole["written"],
         "unsealed_indexes": whole["tail"],
         "snapshot_bytes": whole["snapshot_bytes"],
-        "bad_entries": sum(row.entry_count for row in summary.bad_entries),
+        "bad_entries": summary.bad_count,
     }
     write_metrics(path, "rebuild", counts, summary.seconds)
 
@@ -147,7 +147,7 @@ def _show(summary: Summary, *, dry_run: bool) -> None:
             rows.add_row("epoch", f"{tracker.epoch}, as it was" if tracker.unchanged else str(tracker.epoch))
         show(rows)
     say(f"{summary.read} entries read, {summary.delayed} of them delayed, {len(summary.trackers)} subscriptions")
-    print_bad_entries(bad_rows(summary.bad_entries))
+    print_bad_entries(bad_rows(summary))
     say(", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in summary.seconds.items()))
     if dry_run:
         say("nothing was written")

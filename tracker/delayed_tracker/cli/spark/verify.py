@@ -91,6 +91,7 @@ def verify_command(
                 "not_compared": jsonable(found.not_compared),
                 "unreadable_buckets": found.lost,
                 "bad_entries": jsonable(found.summary.bad_entries),
+                "bad_count": found.summary.bad_count,
                 "seconds": found.summary.seconds,
             }
         )
@@ -119,7 +120,7 @@ def _write_metrics(path: Path, found: Verification) -> None:
     counts = {
         "read_entries": summary.read,
         "delayed_entries": summary.delayed,
-        "bad_entries": sum(row.entry_count for row in summary.bad_entries),
+        "bad_entries": summary.bad_count,
         "missing_positions": sum(comparison.missing for comparison in comparisons),
         "extra_positions": sum(comparison.extra for comparison in comparisons),
         "differing_positions": sum(comparison.differing for comparison in comparisons),
@@ -151,7 +152,7 @@ def _show(found: Verification) -> None:
     for bucket in found.lost:
         say(f"unreadable: {bucket}")
     say_first("not compared", [skipped.message for skipped in wanted], rest=_REST)
-    bad = bad_rows(found.summary.bad_entries)
+    bad = bad_rows(found.summary)
     print_bad_entries(bad)
     if found.lost or found.has_differences:
         say("the index differs from the ledgers")
