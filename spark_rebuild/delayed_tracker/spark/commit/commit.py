@@ -19,6 +19,7 @@ from delayed_tracker.spark.commit.owned_storage import OwnedStorage
 from delayed_tracker.spark.commit.rebuilt_bucket import RebuiltBucket
 from delayed_tracker.storage.add_log import AddLog
 from delayed_tracker.storage.add_log_registry import open_add_log
+from delayed_tracker.storage.capabilities import entry_bytes_max
 from delayed_tracker.storage.errors import AddLogMissing, SnapshotConflict, SnapshotNotFound, StorageError
 from delayed_tracker.storage.protocol import NO_LOG, CatalogueEntry, CatalogueState, LogMark
 from delayed_tracker.storage.publication import FixedClaim, Publication, catalogue_entry
@@ -65,6 +66,10 @@ class CommitTarget(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    @property
+    def entry_bytes_max(self) -> int | None:
+        """Bytes of the largest entry of a snapshot that the open target takes; None if it does not say."""
+
     def begin(self, trackers: Sequence[tuple[str, str]]) -> None:
         """Record the catalogue state of the (topic, subscription) pairs to replace; a commit fails if it changes."""
 
@@ -101,6 +106,11 @@ class StorageCommit(OwnedStorage):
                 self._run(log.close())
         finally:
             super().__exit__(kind, error, trace)
+
+    @property
+    def entry_bytes_max(self) -> int | None:
+        """See :class:`CommitTarget`."""
+        return entry_bytes_max(self._storage)
 
     def begin(self, trackers: Sequence[tuple[str, str]]) -> None:
         """See :class:`CommitTarget`."""

@@ -168,6 +168,11 @@ class PulsarCommit(ClusterConnection):
         """Opens the writer of a task; can be pickled."""
         return partial(BucketLedgerWriter, self._url)
 
+    @property
+    def entry_bytes_max(self) -> int | None:
+        """Bytes of the largest entry that bookies take."""
+        return self._cluster.client.payload_bytes_max
+
     def begin(self, trackers: Sequence[tuple[str, str]]) -> None:
         """Make sure that the cluster has the subscriptions, and that their brokers answer; create the backup.
 

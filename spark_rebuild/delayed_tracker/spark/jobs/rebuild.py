@@ -80,7 +80,8 @@ def rebuild(
         if resume:
             staging.begin(job, settings.now_ms)
         maker = SnapshotMaker(work.rows, work.shared, work.acceptance, settings, staging)
-        plans, buckets = _make(maker, work, settings)
+        largest = target.entry_bytes_max or settings.metadata_bytes_max
+        plans, buckets = _make(maker, work, min(settings.metadata_bytes_max, largest))
         with stages.of("commit"):
             trackers = _commit_all(session, settings, target, plans, buckets)
             maker.clean_up()
@@ -90,7 +91,7 @@ def rebuild(
 
 
 def _make(
-    maker: SnapshotMaker, work: ReadResult, settings: RebuildSettings
+    maker: SnapshotMaker, work: ReadResult, metadata_bytes_max: int
 ) -> tuple[list[TrackerPlan], list[list[RebuiltBucket]]]:
     """Plan the buckets and make them; repeat without the merges whose metadata is too large.
 
@@ -104,7 +105,7 @@ def _make(
         found = False
         for plan, made, barred in zip(plans, buckets, too_large, strict=True):
             for planned, bucket in zip(plan.plan.buckets, made, strict=True):
-                if planned.is_merged and bucket.metadata_bytes > settings.metadata_bytes_max:
+                if planned.is_merged and bucket.metadata_bytes > metadata_bytes_max:
                     barred.add((planned.first, planned.last))
                     found = True
         if not found:

@@ -51,6 +51,11 @@ class ServiceCommit:
         """Close the connection."""
         self._stack.close()
 
+    @property
+    def entry_bytes_max(self) -> int | None:
+        """Return None: the service refuses what its storage does not take."""
+        return None
+
     def begin(self, trackers: Sequence[tuple[str, str]]) -> None:
         """Store the epochs of the trackers that have one; the others are imported at any epoch."""
         assert self._client is not None
