@@ -10,7 +10,6 @@ ledgers, and one batch of others.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from delayed_tracker.bookkeeper.metadata.errors import LedgerMetadataInvalid, LedgerNotFound, NodeMissing
@@ -21,7 +20,7 @@ from delayed_tracker.cluster.cursor_node import BucketProperty, CursorNode
 from delayed_tracker.cluster.errors import ClusterNodeInvalid, TooManyBucketLedgers
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
-from delayed_tracker.ledger.topic_name import TopicName, decode_name, encode_name
+from delayed_tracker.ledger.topic_name import TopicName, decode_name, encode_name, similar_names
 from delayed_tracker.storage.concurrent import for_each
 from delayed_tracker.storage.maintenance.working import Progress
 
@@ -30,7 +29,6 @@ BUCKET_LEDGERS_MAX: Final = 200_000
 _AT_ONCE: Final = 64
 """Requests to ZooKeeper in flight, a quarter of what a client allows itself."""
 _LEDGERS_PER_BATCH: Final = 1_024
-_NAMES_LISTED_MAX: Final = 8
 _PATH: Final = re.compile(r"(?!.*(?:^|/)\.{0,2}(?:/|$))[^\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
 """Paths that ZooKeeper takes: without control characters, and without parts that are empty, "." or "..".
 
@@ -155,7 +153,7 @@ class ClusterListing:
         partitions = [each for each in known if str(each).startswith(f"{name}-partition-") and each.partition >= 0]
         if partitions:
             return partitions
-        near = get_close_matches(str(name), map(str, known), n=_NAMES_LISTED_MAX)
+        near = similar_names(name, map(str, known))
         raise TopicNotFound(
             f"the cluster has no topic {name}; {_similar(near, len(known))}", metadata={"topic": str(name)}
         )

@@ -172,10 +172,30 @@ def test_unknown_topic_without_near_names_lists_what_there_is():
     """The error for an unknown topic without similar names lists the existing topics, also in an empty dump."""
     catalogue = TopicCatalogue(MetadataDump({topic_path(): b""}))
 
-    with pytest.raises(TopicNotFound, match="it has 1 topics: persistent://lab/main/orders"):
+    with pytest.raises(TopicNotFound, match="its namespace has 1 topics: persistent://lab/main/orders"):
+        catalogue.topic("persistent://lab/main/" + "q" * 99)
+    with pytest.raises(TopicNotFound, match="its namespace has 0 topics: none"):
         catalogue.topic("persistent://zzz/yyy/qqq")
-    with pytest.raises(TopicNotFound, match="it has 0 topics: none"):
+    with pytest.raises(TopicNotFound, match="its namespace has 0 topics: none"):
         TopicCatalogue(MetadataDump({})).topic("persistent://lab/main/orders")
+
+
+def test_an_unknown_topic_lists_its_namespace_alone():
+    """A misspelt name costs the listing of its namespace and a few comparisons, however many topics there are."""
+    asked = []
+
+    class Counted(MetadataDump):
+        def children(self, path):
+            asked.append(path)
+            return super().children(path)
+
+    others = {topic_path(f"persistent://lab/other/t{number}"): b"" for number in range(100)}
+    many = {topic_path(f"persistent://lab/main/orders-{number}"): b"" for number in range(20_000)}
+    catalogue = TopicCatalogue(Counted(others | many))
+    with pytest.raises(TopicNotFound, match=r"similar names: .*orders-7"):
+        catalogue.topic("persistent://lab/main/orders-7x")
+    assert asked == ["/managed-ledgers/lab/main/persistent"]
+    assert catalogue.topics(TopicName.parse("persistent://lab/main/new")) == catalogue.topics()[: len(many)]
 
 
 def test_ledgers_of_transaction_state_are_refused(catalogue):

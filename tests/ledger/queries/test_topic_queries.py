@@ -112,7 +112,7 @@ class CompactedSource:
         entries = [encode_compacted(Position(3, at), -1, entry(publish_ms=10 * at)) for at in kept]
         self.compacted = CompactedLog(log_of(entries, first_ledger_id=9).ledgers[0], Position(3, horizon))
 
-    def topics(self):
+    def topics(self, beside=None):
         return [TOPIC]
 
     def topic_log(self, _topic):
@@ -175,7 +175,7 @@ class SlowSource:
         self.threads = {threading.get_ident()}
         self.closed = False
 
-    def topics(self):
+    def topics(self, beside=None):
         return [TOPIC]
 
     def topic_log(self, _topic):

@@ -10,6 +10,7 @@ from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
 from delayed_tracker.ledger.errors import LedgerFileInvalid, MetadataInvalid
 from delayed_tracker.ledger.queries.verify import LedgerVerdict, verify_topics
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, TopicLog
+from delayed_tracker.ledger.topic_name import TopicName
 from tests.ledger.compaction.compacting import COMPACTED_LEDGER_ID, compacted
 from tests.ledger.harness.disks import DiskFiles, cursor_at
 from tests.ledger.harness.list_ledger import ListLedger, topic_of
@@ -36,7 +37,7 @@ class Shelf:
     ) -> None:
         self.close()
 
-    def topics(self) -> list[str]:
+    def topics(self, beside: TopicName | None = None) -> list[str]:
         return sorted(self.logs)
 
     def topic_log(self, topic: str) -> TopicLog:

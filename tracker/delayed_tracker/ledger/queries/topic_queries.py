@@ -101,11 +101,11 @@ class TopicQueries:
         try:
             return self.source.topic_log(str(name))
         except TopicNotFound as error:
-            topics = self.source.topics()
-            partitions = [found for found in topics if _PARTITION.fullmatch(found.removeprefix(str(name)))]
+            beside = self.source.topics(name)
+            partitions = [found for found in beside if _PARTITION.fullmatch(found.removeprefix(str(name)))]
             if partitions and name.partition < 0:
                 raise PartitionedTopic(str(name), partitions) from error
-            if not any(found.startswith(name.namespace_prefix) for found in topics):
+            if not beside:
                 raise NamespaceNotFound(error.message, metadata=error.metadata) from error
             raise
 

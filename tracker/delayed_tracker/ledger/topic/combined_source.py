@@ -13,6 +13,7 @@ from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import BadEntry, TopicNotFound
 from delayed_tracker.ledger.topic.topic_log import CompactedLog, Ledger, LedgerSource, TopicLog, TopicParts
 from delayed_tracker.ledger.topic.topic_reader import TopicReader
+from delayed_tracker.ledger.topic_name import TopicName
 
 
 @runtime_checkable
@@ -68,9 +69,9 @@ class CombinedSource:
         for source in self.sources:
             source.close()
 
-    def topics(self) -> list[str]:
-        """Return the full names of the topics of all sources, ascending."""
-        return sorted({topic for source in self.sources for topic in source.topics()})
+    def topics(self, beside: TopicName | None = None) -> list[str]:
+        """Return the full names of the topics of all sources, ascending; of one namespace if a topic of it is given."""
+        return sorted({topic for source in self.sources for topic in source.topics(beside)})
 
     def unclaimed(self) -> Sequence[BadEntry]:
         """Return what the sources found without the name of its topic."""

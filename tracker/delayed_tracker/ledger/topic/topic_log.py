@@ -151,8 +151,12 @@ class LedgerSource(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def topics(self) -> Sequence[str]:
-        """Return the full names of all topics that have ledgers here, ascending."""
+    def topics(self, beside: TopicName | None = None) -> Sequence[str]:
+        """Return the full names of topics that have ledgers here, ascending: all, or those in one namespace.
+
+        Args:
+            beside: a topic of the namespace, which need not exist; None for all topics.
+        """
 
     def topic_log(self, topic: str) -> TopicLog:
         """Return a topic and its ledgers in their current state.
