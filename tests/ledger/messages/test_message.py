@@ -5,8 +5,10 @@ import pytest
 from delayed_tracker.core.values.columns import Position
 from delayed_tracker.ledger.errors import PayloadInvalid
 from delayed_tracker.ledger.messages import Message, MessageReader
+from delayed_tracker.ledger.messages.batch import join_batch
+from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
 from tests.ledger.harness.list_ledger import topic_of
-from tests.ledger.messages.producer import batch, single, slot
+from tests.ledger.messages.producer import batch, entry, metadata_of, single, slot
 
 
 def only(entry: bytes, *, topic: str = "persistent://lab/main/orders") -> Message:
@@ -19,6 +21,19 @@ def test_keys_are_text_or_any_bytes():
     assert only(single(b"", partition_key="käse")).key_bytes == "käse".encode()
     assert only(single(b"", partition_key="AP8=", partition_key_b64_encoded=True)).key_bytes == b"\0\xff"
     assert only(single(b"")).key_bytes is None
+
+
+def test_keys_and_properties_that_are_not_text_are_escaped():
+    """Bytes that are not UTF-8, which other clients may send, are escaped in text; the key is there as bytes, too."""
+    fields = {"partition_key": "k?", "properties": [{"key": "a?", "value": "v?"}]}
+    # Protobuf refuses such text when it is set, and returns bytes for it when it is read.
+    metadata = MessageMetadata.FromString(metadata_of(**fields).SerializeToString().replace(b"?", b"\xff"))
+    alone = only(entry(metadata, b"x"))
+    slots = join_batch([slot(0, b"x", **fields)]).replace(b"?", b"\xff")
+    in_batch = only(entry(metadata_of(num_messages_in_batch=1), slots))
+    for found in (alone, in_batch):
+        assert (found.key, found.properties) == (r"k\xff", {r"a\xff": r"v\xff"})
+        assert found.key_bytes == b"k\xff"
 
 
 def test_a_key_that_only_claims_to_be_base64_is_an_error():

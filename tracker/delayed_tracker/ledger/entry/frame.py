@@ -139,3 +139,8 @@ def encode_entry(
         return entry
     stamp = broker_metadata.SerializeToString()
     return _BROKER_MAGIC + _I32.pack(len(stamp)) + stamp + entry
+
+
+def text_of(value: str | bytes) -> str:
+    """Return the text of a string field. Protobuf returns bytes for one that is not UTF-8, as its type does not say."""
+    return value if isinstance(value, str) else value.decode(errors="backslashreplace")

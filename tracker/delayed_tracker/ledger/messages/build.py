@@ -9,9 +9,10 @@ Source: MessageImpl.java (constructors, getIndex).
 from typing import Final, NamedTuple
 
 from delayed_tracker.ledger.entry.entry_columns import EntryColumns, EntryFlag
+from delayed_tracker.ledger.entry.frame import text_of
 from delayed_tracker.ledger.messages.batch import Slot
 from delayed_tracker.ledger.messages.message import Message, MessageId
-from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata
+from delayed_tracker.pulsar.v1.entry_pb2 import MessageMetadata, SingleMessageMetadata
 
 # Plain integers: combining enum flags takes longer than the rest of a stamp.
 _TIMESTAMP: Final = int(EntryFlag.BROKER_TIMESTAMP)
@@ -40,14 +41,15 @@ def single_message(message_id: MessageId, metadata: MessageMetadata, payload: by
     return Message(
         id=message_id,
         payload=payload,
-        key=metadata.partition_key if metadata.HasField("partition_key") else None,
+        key=text_of(metadata.partition_key) if metadata.HasField("partition_key") else None,
+        raw_key=_raw(metadata.partition_key),
         key_base64=metadata.partition_key_b64_encoded,
         ordering_key=metadata.ordering_key if metadata.HasField("ordering_key") else None,
-        properties={pair.key: pair.value for pair in metadata.properties},
+        properties=_properties(metadata),
         publish_time_ms=signed(metadata.publish_time),
         event_time_ms=signed(metadata.event_time),
         deliver_at_ms=metadata.deliver_at_time if metadata.HasField("deliver_at_time") else None,
-        producer=metadata.producer_name,
+        producer=text_of(metadata.producer_name),
         sequence_id=signed(metadata.sequence_id),
         null_value=metadata.null_value,
         schema_version=metadata.schema_version if metadata.HasField("schema_version") else None,
@@ -63,20 +65,30 @@ def batched_message(message_id: MessageId, metadata: MessageMetadata, slot: Slot
     return Message(
         id=message_id,
         payload=slot.body,
-        key=single.partition_key if single.HasField("partition_key") else None,
+        key=text_of(single.partition_key) if single.HasField("partition_key") else None,
+        raw_key=_raw(single.partition_key),
         key_base64=single.partition_key_b64_encoded,
         ordering_key=single.ordering_key if single.HasField("ordering_key") else None,
-        properties={pair.key: pair.value for pair in single.properties},
+        properties=_properties(single),
         publish_time_ms=signed(metadata.publish_time),
         event_time_ms=signed(single.event_time if single.HasField("event_time") else metadata.event_time),
         deliver_at_ms=metadata.deliver_at_time if metadata.HasField("deliver_at_time") else None,
-        producer=metadata.producer_name,
+        producer=text_of(metadata.producer_name),
         sequence_id=signed(single.sequence_id if single.HasField("sequence_id") else metadata.sequence_id),
         null_value=single.null_value,
         schema_version=metadata.schema_version if metadata.HasField("schema_version") else None,
         broker_publish_time_ms=stamp.timestamp_ms,
         index=index,
     )
+
+
+def _properties(metadata: MessageMetadata | SingleMessageMetadata) -> dict[str, str]:
+    return {text_of(pair.key): text_of(pair.value) for pair in metadata.properties}
+
+
+def _raw(key: str | bytes) -> bytes | None:
+    """Return a key that is not text, as protobuf returns it."""
+    return key if isinstance(key, bytes) else None
 
 
 def signed(value: int) -> int:

@@ -43,7 +43,7 @@ class Message:
     payload: bytes
     """Payload: decrypted, joined from its pieces, decompressed; empty if ``null_value`` is set."""
     key: str | None
-    """Key as stored: text, or base64 of any bytes if ``key_base64`` is set."""
+    """Key as stored: text, or base64 of any bytes if ``key_base64`` is set. Bytes that are no text are escaped."""
     key_base64: bool
     ordering_key: bytes | None
     properties: Mapping[str, str]
@@ -62,6 +62,8 @@ class Message:
     """Time by the broker's clock. None if the entry has no broker frame, or the reader does not receive it (PIP-90)."""
     index: int | None = None
     """Message index assigned by the broker. None in the same cases as above."""
+    raw_key: bytes | None = None
+    """Key as stored, if it is not UTF-8."""
 
     @property
     def key_bytes(self) -> bytes | None:
@@ -73,7 +75,7 @@ class Message:
         if self.key is None:
             return None
         if not self.key_base64:
-            return self.key.encode()
+            return self.key.encode() if self.raw_key is None else self.raw_key
         try:
             return base64.b64decode(self.key, validate=True)
         except (binascii.Error, ValueError) as error:

@@ -27,6 +27,7 @@ from delayed_tracker.core.values.columns import (
     PositionColumns,
 )
 from delayed_tracker.core.values.position_bitmap import PositionBitmap, entry_bitmap
+from delayed_tracker.ledger.entry.frame import text_of
 from delayed_tracker.ledger.errors import MetadataInvalid
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 
@@ -100,7 +101,7 @@ def cursor_state(
     Raises:
         MetadataInvalid: impossible positions, such as a range that ends before it starts.
     """
-    cursor_properties = {entry.name: entry.value for entry in info.cursor_properties}
+    cursor_properties = {text_of(entry.name): text_of(entry.value) for entry in info.cursor_properties}
     if state_entry is not None:
         holes, emptied = _batch_holes(state_entry.batched_entry_deletion_index_info)
         acked = _acked(state_entry.individual_deleted_messages, last_entry_ids)
@@ -111,7 +112,7 @@ def cursor_state(
             mark_delete=Position(state_entry.ledger_id, state_entry.entry_id),
             acked=acked,
             partial_batch_acks=holes,
-            properties={entry.name: entry.value for entry in state_entry.properties},
+            properties={text_of(entry.name): entry.value for entry in state_entry.properties},
             cursor_properties=cursor_properties,
             state_ledger_id=info.cursors_ledger_id,
         )
@@ -127,7 +128,7 @@ def cursor_state(
         mark_delete=mark_delete,
         acked=acked,
         partial_batch_acks=holes,
-        properties={entry.name: entry.value for entry in info.properties},
+        properties={text_of(entry.name): entry.value for entry in info.properties},
         cursor_properties=cursor_properties,
         state_ledger_id=None,
     )

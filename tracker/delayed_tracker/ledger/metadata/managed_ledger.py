@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from delayed_tracker.core.values.columns import ENTRY_ID_MAX, Position
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.compression import METADATA_BYTES_MAX, decompress
+from delayed_tracker.ledger.entry.frame import text_of
 from delayed_tracker.ledger.errors import CompressedDataInvalid, MetadataInvalid, SubscriptionNotFound, TopicNotFound
 from delayed_tracker.ledger.metadata.ledger_metadata import LedgerMetadata, ledger_paths, parse_ledger_metadata
 from delayed_tracker.ledger.metadata.metadata_dump import MetadataSource
@@ -64,7 +65,7 @@ def parse_managed_ledger(stored: bytes) -> ManagedLedger:
         # The stored order is arbitrary once a ledger was offloaded.
         ledgers=tuple(sorted(map(_topic_ledger, info.ledger_info), key=lambda ledger: ledger.ledger_id)),
         terminated_at=None if terminated is None else Position(terminated.ledger_id, terminated.entry_id),
-        properties={entry.key: entry.value for entry in info.properties},
+        properties={text_of(entry.key): text_of(entry.value) for entry in info.properties},
     )
 
 
