@@ -18,7 +18,16 @@ from delayed_tracker.ledger.source import open_bookie_disk
 from delayed_tracker.ledger.topic.topic_reader import OpenLedgers
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 from tests.ledger.harness.disks import DiskFiles, cursor_at
-from tests.ledger.harness.log_files import TOPIC, cursor_path, flipped, header, ledger_path, message, write_dump
+from tests.ledger.harness.log_files import (
+    TOPIC,
+    cursor_path,
+    flipped,
+    header,
+    ledger_path,
+    ledger_value,
+    message,
+    write_dump,
+)
 from tests.ledger.metadata.test_cursor import acked_range, hole
 
 COMMIT, ABORT = 21, 22
@@ -355,6 +364,20 @@ def test_damaged_cursor_entry_falls_back_to_the_one_before(cursor_in_ledger):
     report = cursor_in_ledger.pending(on_error=ErrorPolicy.SKIP)
     assert report.mark_delete == Position(5, 1)
     assert [(bad.ledger_id, bad.entry_id) for bad in report.bad_entries] == [(12, 2)]
+
+
+def test_a_cursor_ledger_that_claims_every_entry(cursor_in_ledger):
+    """The search for a cursor's state ends after some thousand entries, whatever the metadata claim."""
+    cursor_in_ledger.metadata[ledger_path(12)] = ledger_value(last_entry_id=4_097)
+    assert cursor_in_ledger.pending(on_error=ErrorPolicy.SKIP).mark_delete == Position(8, 0)
+
+    cursor_in_ledger.metadata[ledger_path(12)] = ledger_value(last_entry_id=2**32 - 1)
+    with pytest.raises(EntriesUnreadable, match="entry 12:4294967295: no log has it"):
+        cursor_in_ledger.pending()
+    report = cursor_in_ledger.pending(on_error=ErrorPolicy.SKIP)
+    assert report.mark_delete == Position(5, -1)
+    assert sum(bad.entry_count for bad in report.bad_entries) == 2**32
+    assert "not searched, since none of the 4096 entries" in report.bad_entries[-1].reason
 
 
 def test_cursor_entry_that_does_not_parse(disk):

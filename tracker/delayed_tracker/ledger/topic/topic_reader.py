@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import numpy as np
+
 from delayed_tracker.ledger.entry.entry_columns import EntryColumns, scan_entries
 from delayed_tracker.ledger.entry.stored_entries import LedgerEntries, StoredEntries
 from delayed_tracker.ledger.errors import BadEntry, EntriesUnreadable, ErrorPolicy, MetadataInvalid
@@ -23,6 +25,9 @@ from delayed_tracker.ledger.topic_name import TopicName
 from delayed_tracker.pulsar.v1 import managed_ledger_pb2 as pb
 
 _CURSOR_ATTEMPTS: Final = 3
+_CURSOR_ENTRIES_MAX: Final = 4_096
+"""Entries of a cursor's ledger that are searched for its newest state: metadata may claim four billion."""
+_CURSOR_ENTRIES_AT_ONCE: Final = 64
 
 
 class OpenLedgers(StrEnum):
@@ -238,23 +243,32 @@ class TopicReader:
             bad.append(BadEntry(ledger_id, None, None, None, reason))
             # Records of a deleted ledger may be left from before the cursor was reset.
             last_entry_id = -1
-        for entry_id in range(last_entry_id, -1, -1):
-            state_entry, unreadable = self._cursor_entry(span, entry_id)
-            if state_entry is not None:
-                return state_entry, bad
+        end, lowest, count = last_entry_id + 1, max(last_entry_id + 1 - _CURSOR_ENTRIES_MAX, 0), 1
+        while end > lowest:
+            first = max(end - count, lowest)
+            state_entry, unreadable = self._newest_state(span, first, end - 1)
             bad += unreadable
-            if on_error is ErrorPolicy.FAIL:
-                break
+            if state_entry is not None or on_error is ErrorPolicy.FAIL:
+                return state_entry, bad
+            end, count = first, min(2 * count, _CURSOR_ENTRIES_AT_ONCE)
+        if lowest:
+            reason = f"not searched, since none of the {_CURSOR_ENTRIES_MAX} entries behind can be read"
+            bad.append(BadEntry(ledger_id, 0, None, None, reason, entry_count=lowest))
         return None, bad
 
-    def _cursor_entry(self, span: LedgerSpan, entry_id: int) -> tuple[pb.PositionInfo | None, list[BadEntry]]:
-        stored = self.logs.read(span.ledger_id, entry_id, entry_id, span.digest)
-        if stored.bad_entries:
-            return None, list(stored.bad_entries)
-        try:
-            return parse_cursor_entry(stored.entries.payload(0)), []
-        except MetadataInvalid as error:
-            return None, [self._bad(span.ledger_id, entry_id, error.message)]
+    def _newest_state(self, span: LedgerSpan, first: int, last: int) -> tuple[pb.PositionInfo | None, list[BadEntry]]:
+        """Return the newest readable entry of a range (None without any), and the bad entries behind it."""
+        stored = self.logs.read(span.ledger_id, first, last, span.digest)
+        bad = list(stored.bad_entries)
+        for row in np.argsort(stored.entries.entry_id)[::-1].tolist():
+            entry_id = int(stored.entries.entry_id[row])
+            try:
+                state_entry = parse_cursor_entry(stored.entries.payload(row))
+            except MetadataInvalid as error:
+                bad.append(self._bad(span.ledger_id, entry_id, error.message))
+                continue
+            return state_entry, [one for one in bad if one.entry_id is None or one.entry_id > entry_id]
+        return None, bad
 
     def _stored(self, span: LedgerSpan) -> LedgerEntries:
         stored = self.logs.read(span.ledger_id, 0, span.last_entry_id, span.digest)
