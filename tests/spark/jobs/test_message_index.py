@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from pyspark.sql import SparkSession
 
-from delayed_tracker.spark.jobs.message_index import READ_SCHEMA, index_messages
+from delayed_tracker.spark.jobs.message_index import READ_SCHEMA, count_others, index_messages
 from tests.golden.pulsar_pack import BOOKIE, METADATA, expected
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -50,3 +50,13 @@ def test_the_ranges_of_all_topics_are_those_that_the_broker_counted(spark: Spark
     assert len(found) > 5_000
     for (before, (_, last)), (after, (first, _)) in pairwise(sorted(found.items())):
         assert before[0] != after[0] or last < first, after
+
+
+def test_an_index_that_no_broker_counts_is_left_out(spark: SparkSession):
+    """An index of 2^63 or more, negative in a signed column, is damage: it has no range and counts as none."""
+    rows = [
+        ("t", 1, entry, 5, index, 1, None, 1, None) for entry, index in enumerate((0, -1, -(2**63), None, 2**63 - 1))
+    ]
+    entries = spark.createDataFrame(rows, READ_SCHEMA)
+    assert [row["last_index"] for row in index_messages(entries).collect()] == [0, 2**63 - 1]
+    assert count_others(entries) == (3, 0)

@@ -40,13 +40,13 @@ def index_messages(entries: DataFrame) -> DataFrame:
     """Return the table of all entries whose index the broker noted.
 
     Input: topic, ledger_id, entry_id, broker_timestamp, index, num_messages, txn_id_most; any order.
-    Output: :data:`MESSAGE_INDEX_SCHEMA`, no order. Ranges of a topic are disjoint.
+    Output: :data:`MESSAGE_INDEX_SCHEMA`, no order. Ranges of a topic are disjoint. An index of 2^63 or more is damage.
     """
     last, messages = F.col(schema.INDEX), F.col(schema.NUM_MESSAGES)
     # A broker counts a batch in a transaction as one message; ``delayed_tracker.ledger.queries.message_index`` does so,
     # too.
     counts_as_many = (messages > 1) & F.col(schema.TXN_ID_MOST).isNull()
-    return entries.where(last.isNotNull()).select(
+    return entries.where(last >= 0).select(
         schema.TOPIC,
         F.when(counts_as_many, last - messages + 1).otherwise(last).alias(FIRST_INDEX),
         last.alias(LAST_INDEX),
@@ -65,7 +65,7 @@ def count_others(entries: DataFrame) -> tuple[int, int]:
     """
     is_whole = F.col(schema.ERROR).isNull()
     counted = entries.agg(
-        F.count_if(is_whole & F.col(schema.INDEX).isNull()),
+        F.count_if(is_whole & (F.coalesce(F.col(schema.INDEX), F.lit(-1)) < 0)),
         F.coalesce(F.sum(F.when(~is_whole, F.col(schema.ENTRY_COUNT))), F.lit(0)),
     ).first()
     assert counted is not None
