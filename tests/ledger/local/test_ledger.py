@@ -12,6 +12,8 @@ from delayed_tracker.ledger.errors import LedgerFileInvalid
 from delayed_tracker.ledger.local import ledger as ledger_module
 from delayed_tracker.ledger.local import source as source_module
 from delayed_tracker.ledger.local.files.layout import LedgerDirectory
+from delayed_tracker.ledger.local.files.records import LOG_HEADER, Frames, Payloads, encode_records
+from delayed_tracker.ledger.local.found_records import find_records
 from delayed_tracker.ledger.local.ledger import LocalLedger
 from delayed_tracker.ledger.local.opening import open_writer
 from delayed_tracker.ledger.local.recovery import confirmed_last_entry
@@ -184,6 +186,26 @@ def test_a_flipped_byte_costs_its_own_entry(tmp_path, mask, indexed):
         assert [bad.entry_id for bad in read.bad_entries] == [row for row in range(5) if row not in good]
         assert all(str(log) == bad.file for bad in read.bad_entries)
         assert payloads_of(ledger.read(4, 4)) == (PAYLOADS[4:] if 4 in good else [])
+
+
+def test_an_id_that_no_ledger_reaches_is_damage(tmp_path):
+    """A record far behind all others, though its digest fits, takes no memory for the entries between."""
+    ledger = ledger_of(tmp_path, PAYLOADS)
+    ids = np.array([0, 3, 2**45, 2**45 + 1], np.int64)
+    records, _ = encode_records(
+        Payloads.of([b"x"] * len(ids)),
+        Frames.none(len(ids)),
+        ledger_id=0,
+        entry_ids=ids,
+        last_add_confirmed=-1,
+        length=0,
+    )
+    ledger.log.write_bytes(LOG_HEADER + bytes(records))
+    ledger.index.unlink()
+    assert find_records(ledger.log, ledger.index, 0).whole.tolist() == [True, False, False, True]
+    read = again(tmp_path, 5).read(0, 4)
+    assert read.entries.entry_id.tolist() == [0, 3]
+    assert [bad.entry_id for bad in read.bad_entries] == [1, 2, 4]
 
 
 def test_a_log_that_is_cut_short_costs_the_entries_behind(tmp_path):

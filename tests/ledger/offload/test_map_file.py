@@ -335,6 +335,7 @@ def test_an_index_that_is_none(tmp_path):
         writer.data,
         b"",
         header(Compression.BLOCK, value_class="org.apache.hadoop.io.LongWritable"),
+        header(Compression.BLOCK, value_class="org.apache.hadoop.io.LongWritable") + block([], []),
         MapFileWriter(payloads * 9, Compression.NONE).index,
         writer.index[:-1],
     ):

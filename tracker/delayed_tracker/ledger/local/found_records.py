@@ -12,6 +12,7 @@ from delayed_tracker.ledger.bookkeeper.entry_log import HEADER_BYTES, RECORD_SIZ
 from delayed_tracker.ledger.local.files.kernels import RECORD_HEADER_BYTES
 from delayed_tracker.ledger.local.files.records import (
     INDEX_ROW_BYTES,
+    LEFT_OUT_MAX,
     RecordNumbers,
     check_log_header,
     read_exactly,
@@ -168,7 +169,10 @@ def _by_entry(
     if not ends:
         return FoundRecords(np.empty(0, np.int64), np.empty(0, np.bool_), file_bytes, confirmed)
     start, end, entry_id = (np.concatenate(parts) for parts in (starts, ends, entry_ids))
-    count = int(entry_id[-1]) + 1
+    # Records of ids that no ledger reaches are damage, whatever their checksums.
+    possible = int(np.searchsorted(entry_id - np.arange(len(entry_id)), LEFT_OUT_MAX, side="right"))
+    start, end, entry_id = start[:possible], end[:possible], entry_id[:possible]
+    count = int(entry_id[-1]) + 1 if possible else 0
     whole = np.zeros(count, np.bool_)
     whole[entry_id] = True
     # An entry that was not found ends where the next found entry starts.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from delayed_tracker.ledger.entry.stored_entries import LedgerEntries
 from delayed_tracker.ledger.errors import ANOTHER_COPY, BadEntry, EntriesUnreadable, ErrorPolicy, LedgerFileInvalid
 from delayed_tracker.ledger.local.files.disk import Disk
 from delayed_tracker.ledger.local.files.layout import LedgerDirectory, TopicDirectory
-from delayed_tracker.ledger.local.files.records import Frames, Payloads
+from delayed_tracker.ledger.local.files.records import LEFT_OUT_MAX, Frames, Payloads
 from delayed_tracker.ledger.local.ledger_ids import reserve_ledger_ids
 from delayed_tracker.ledger.local.metadata import TopicMetadata
 from delayed_tracker.ledger.local.open_ledger import OpenLedger
@@ -25,9 +25,6 @@ from delayed_tracker.ledger.topic.absent_ledger import AbsentLedger
 from delayed_tracker.ledger.topic.entry_location import unreadable_entry
 from delayed_tracker.ledger.topic.topic_log import Ledger, TopicLog
 from delayed_tracker.ledger.topic_name import TopicName
-
-LEFT_OUT_MAX: Final = 1 << 24
-"""Most entries that a copied ledger may lack. Damaged metadata may claim any number, and each takes 8 index bytes."""
 
 
 @dataclass(frozen=True, slots=True)

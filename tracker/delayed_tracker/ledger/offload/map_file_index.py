@@ -72,7 +72,7 @@ def open_index(data: LocalFile, header: SequenceHeader, last_key: int) -> MapFil
         keys.append(records.keys)
         offsets.append(np.frombuffer(records.values, ">i8").astype(np.int64))
         at = block.end
-    if not keys:
+    if not any(map(len, keys)):
         raise _invalid(file, "it is empty")
     index = MapFileIndex(np.concatenate(keys), np.concatenate(offsets))
     ascending = (np.diff(index.keys) > 0).all() and (np.diff(index.offsets) > 0).all()

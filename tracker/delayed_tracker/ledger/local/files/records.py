@@ -36,6 +36,8 @@ LOG_HEADER: Final = struct.pack(">4siqi", b"BKLO", 1, 0, 0).ljust(HEADER_BYTES, 
 ENTRY_BYTES_MAX: Final = 256 << 20
 """Largest entry with its frame: far above every broker's limit, and low enough that a damaged size does no harm."""
 INDEX_ROW_BYTES: Final = 8
+LEFT_OUT_MAX: Final = 1 << 24
+"""Most entries that a ledger may lack. Damage may claim any number, and each takes 8 index bytes."""
 
 _MAGIC_BYTES: Final = 8
 _LEDGER_END: Final = RECORD_SIZE_BYTES + 8
