@@ -214,7 +214,8 @@ class TrackerCore:
 
         If a position is repeated in the batch, the first one decides: the others are duplicates if it is tracked, and else
         have its outcome. A leased position stays as it is. Otherwise due is checked before duplicate; a tracked position
-        that is due is no longer tracked, because the dispatcher sends it now. O(n) and a bitmap operation per ledger; sealing is O(1) here.
+        that is due is no longer tracked, because the dispatcher sends it now. O(n) and a bitmap operation per ledger;
+        sealing is O(1) here.
         """
         self._state.require_open()
         state = self._state

@@ -5,7 +5,6 @@ from delayed_tracker.core.values.verb_results import BucketView, TrackerStats
 
 _LISTING_BYTES = 200
 """Memory of a slot in each of two dicts, a key and a list, in bytes."""
-"""Memory of a slot in a dict, a position and its deadline, in bytes."""
 _BUCKET_BYTES = 4_800
 """Memory of the objects of a sealed bucket beside its bits and bounds, in bytes: measured with 100 and with 200 buckets."""
 
