@@ -47,6 +47,8 @@ final class LocalIndex {
     /** One of so many positions that the dispatcher takes has an unknown deadline, as long as there are both kinds. */
     private static final int UNKNOWN_ONE_OF = 4;
 
+    /** So many positions may be here alone, unconfirmed or refused. */
+    private final int aloneMax;
     /** Positions that are in nobody's hands but the trackers': what the dispatcher skips when it reads. */
     private final Membership members = new Membership();
     private final NavigableSet<Waiting> waiting = new TreeSet<>(Waiting.ORDER);
@@ -70,6 +72,10 @@ final class LocalIndex {
     private long generation;
     private long version;
     private long refusals;
+
+    LocalIndex(int aloneMax) {
+        this.aloneMax = aloneMax;
+    }
 
     /**
      * Tracks a position.
@@ -157,7 +163,7 @@ final class LocalIndex {
 
     /** Returns when the next position that waits here is due: Long.MIN_VALUE at once, Long.MAX_VALUE if none waits. */
     synchronized long nextDeliveryTimeMs() {
-        if (!unknownDeadlines.isEmpty()) {
+        if (mayTakeUnknown()) {
             return Long.MIN_VALUE;
         }
         return waiting.isEmpty() ? Long.MAX_VALUE : waiting.first().deliverAtMs();
@@ -170,7 +176,7 @@ final class LocalIndex {
         while (taken.size() < most) {
             boolean isDue = !waiting.isEmpty() && waiting.first().deliverAtMs() <= cutoffMs;
             boolean isTurnOfUnknown = !isDue || takenCount % UNKNOWN_ONE_OF == UNKNOWN_ONE_OF - 1;
-            if (isTurnOfUnknown && !unknownDeadlines.isEmpty()) {
+            if (isTurnOfUnknown && mayTakeUnknown()) {
                 taken.add(takeUnknown());
             } else if (isDue) {
                 taken.add(takeFirstWaiting());
@@ -345,9 +351,12 @@ final class LocalIndex {
         });
     }
 
-    /** Returns the leases of which something waits here. */
-    synchronized List<Long> leases() {
-        return waiting.stream().filter(each -> each.held() == Held.LEASED).map(Waiting::leaseId).distinct().toList();
+    /** Returns the leases of which most positions wait here, so many at most. */
+    synchronized List<Long> leases(int most) {
+        Map<Long, Integer> counts = new HashMap<>();
+        waiting.stream().filter(each -> each.held() == Held.LEASED).forEach(each -> counts.merge(each.leaseId(), 1, Integer::sum));
+        return counts.entrySet().stream().sorted(Map.Entry.<Long, Integer>comparingByValue().reversed())
+                .limit(most).map(Map.Entry::getKey).toList();
     }
 
     synchronized boolean isLocal() {
@@ -386,14 +395,14 @@ final class LocalIndex {
     }
 
     /** Returns whether so many positions are here alone, unconfirmed or refused; never while everything is kept here. */
-    synchronized boolean isFull(int most) {
-        return !local && unconfirmed.size() + untrackedCount >= most;
+    synchronized boolean isFull() {
+        return !local && unconfirmed.size() + untrackedCount >= aloneMax;
     }
 
     /** Returns whether the service has confirmed enough after that: half of what may wait beside the refused ones. */
-    synchronized boolean hasRoomAgain(int most) {
+    synchronized boolean hasRoomAgain() {
         // Refused positions may stay for long: a bound that counted them twice would not be left again.
-        return local || unconfirmed.size() * 2L < most - untrackedCount;
+        return local || unconfirmed.size() * 2L < aloneMax - untrackedCount;
     }
 
     synchronized boolean hasSomethingToSend() {
@@ -409,6 +418,11 @@ final class LocalIndex {
     synchronized long bytes() {
         return members.bytes() + unknownDeadlines.bytes() + 200L * waiting.size() + 120L * unconfirmed.size()
                 + 64L * acknowledgements.size() + cancellations.bytes();
+    }
+
+    /** Returns whether a position without a deadline may be taken: once it was read again, it is here alone. */
+    private boolean mayTakeUnknown() {
+        return !unknownDeadlines.isEmpty() && !isFull();
     }
 
     private Place takeUnknown() {

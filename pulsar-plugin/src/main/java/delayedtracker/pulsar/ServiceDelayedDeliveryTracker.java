@@ -36,7 +36,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
     /** After so long a message that seems to have come back at once is looked at again. */
     private static final long LOOK_AGAIN_MS = 50;
 
-    private final LocalIndex index = new LocalIndex();
+    private final LocalIndex index;
     private final SentLately sentLately = new SentLately();
     private final PluginSettings settings;
     private final ServiceConnection connection;
@@ -55,6 +55,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
         super(dispatcher, tickTimeMillis, isDelayedDeliveryDeliverAtTimeStrict);
         this.settings = settings;
         this.connection = connection;
+        this.index = new LocalIndex(settings.unconfirmedMax());
         this.buckets = new BucketImport(dispatcher.getName(), dispatcher.getCursor(), pulsarsBuckets, connection.threads());
         this.timer = new WakeTimer(connection.threads(), clock::millis, patienceMs(), dispatcher::readMoreEntriesAsync);
         this.session = new TrackerSession(dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(), owner,
@@ -155,7 +156,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
     /** Bounds what the broker alone has: then the dispatcher stops reading, but not what is due. */
     @Override
     public boolean shouldPauseAllDeliveries() {
-        if (!index.isFull(settings.unconfirmedMax())) {
+        if (!index.isFull()) {
             paused = false;
             return false;
         }
@@ -235,7 +236,7 @@ final class ServiceDelayedDeliveryTracker extends BucketTrackerBase implements T
         if (closed) {
             return;
         }
-        if (paused && index.hasRoomAgain(settings.unconfirmedMax())) {
+        if (paused && index.hasRoomAgain()) {
             paused = false;
             dispatcher.readMoreEntriesAsync();
         } else {

@@ -32,9 +32,14 @@ record ServiceError(Action action, String reason, long retryAfterMs, String owne
         REFUSED
     }
 
-    /** Returns whether the service did not answer: such an error is gRPC's own, without a reason. */
+    /** Returns whether nobody listens there, or the connection broke: such an error is gRPC's own, without a reason. */
+    boolean isUnreachable() {
+        return reason.equals(Status.Code.UNAVAILABLE.name());
+    }
+
+    /** Returns whether the service did not answer in time, or is unreachable. */
     boolean isUnanswered() {
-        return reason.equals(Status.Code.UNAVAILABLE.name()) || reason.equals(Status.Code.DEADLINE_EXCEEDED.name());
+        return isUnreachable() || reason.equals(Status.Code.DEADLINE_EXCEEDED.name());
     }
 
     static ServiceError of(Throwable error) {

@@ -65,6 +65,10 @@ final class TrackerSession {
     private static final int FEW = 100;
     /** After so many calls in a row without an answer the tracker is opened at the next address. */
     private static final int UNANSWERED_MAX = 3;
+    /** After so many openings in a row that failed the next address is tried, whatever this one answers. */
+    private static final int FAILED_OPENINGS_MAX = 10;
+    /** So many leases are extended, each by a call; messages that come one by one without a consumer have hundreds. */
+    private static final int EXTENSIONS_MAX = 16;
     /** How often both sides count what they track. */
     private static final long COMPARE_MS = 30_000;
 
@@ -206,7 +210,8 @@ final class TrackerSession {
         }
         if (System.nanoTime() - extendedAtNs >= TimeUnit.MILLISECONDS.toNanos(settings.leaseMs() / 3)) {
             extendedAtNs = System.nanoTime();
-            index.leases().forEach(calls::extend);
+            // What is left of others is handed out again when they end, and known here: so it is taken once all the same.
+            index.leases(EXTENSIONS_MAX).forEach(calls::extend);
         }
     }
 
@@ -316,13 +321,19 @@ final class TrackerSession {
         if (state == State.CLOSED) {
             return;
         }
+        failed("open", error);
         if (error.action() == ServiceError.Action.FENCED) {
             fenced = true;
-        } else if (error.action() == ServiceError.Action.RETRY) {
+        } else if (error.action() == ServiceError.Action.RETRY && isTimeToMove(error)) {
+            unanswered = 0;
             calls.changeAddress();
         }
-        failed("open", error);
         later(pauseMs(error), this::open);
+    }
+
+    /** Tells whether to open elsewhere. A slow recovery would only be fenced by another one, and begin again at the way back. */
+    private boolean isTimeToMove(ServiceError error) {
+        return error.isUnreachable() || unanswered >= UNANSWERED_MAX || failures % FAILED_OPENINGS_MAX == 0;
     }
 
     private void reopen() {

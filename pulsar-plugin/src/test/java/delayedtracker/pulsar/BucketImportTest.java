@@ -27,7 +27,7 @@ class BucketImportTest {
 
     private final Map<String, String> properties = new ConcurrentHashMap<>();
     private final Map<Long, List<Offer>> ledgers = new ConcurrentHashMap<>();
-    private final LocalIndex index = new LocalIndex();
+    private final LocalIndex index = new LocalIndex(10_000);
     private final ScheduledExecutorService threads = Executors.newScheduledThreadPool(1);
     private final BucketImport buckets = new BucketImport("topic / worker", cursor(), new Ledgers(), threads);
 

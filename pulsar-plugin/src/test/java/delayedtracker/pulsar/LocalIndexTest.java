@@ -20,7 +20,9 @@ class LocalIndexTest {
     private static final Place FIRST = new Place(1, 0);
     private static final Place SECOND = new Place(1, 1);
 
-    private final LocalIndex index = new LocalIndex();
+    private static final int ALONE_MAX = 10;
+
+    private final LocalIndex index = new LocalIndex(ALONE_MAX);
 
     private static Membership membership(Place... places) {
         Membership membership = new Membership();
@@ -91,34 +93,38 @@ class LocalIndexTest {
     @Test
     void whatTheServiceRefusesCountsUntilItIsTakenOrTracked() {
         index.reconcile(membership());
-        for (int entryId = 0; entryId < 10; entryId++) {
-            assertFalse(index.isFull(10));
+        for (int entryId = 0; entryId < ALONE_MAX; entryId++) {
+            assertFalse(index.isFull());
             index.add(1, entryId, 100 + entryId);
             index.refuse(index.unconfirmed(10), index.generation());
         }
-        assertTrue(index.isFull(10));
-        assertFalse(index.hasRoomAgain(10));
+        assertTrue(index.isFull());
+        assertFalse(index.hasRoomAgain());
         index.takeDue(100, 10);
-        assertFalse(index.isFull(10));
+        assertFalse(index.isFull());
         // The other nine stay, and are less than the bound.
-        assertTrue(index.hasRoomAgain(10));
+        assertTrue(index.hasRoomAgain());
         index.add(2, 0, 100);
-        assertTrue(index.isFull(10));
+        assertTrue(index.isFull());
         index.fallBack();
-        assertFalse(index.isFull(10));
-        assertTrue(index.hasRoomAgain(10));
+        assertFalse(index.isFull());
+        assertTrue(index.hasRoomAgain());
         index.reconcile(membership());
-        assertTrue(index.isFull(10));
+        assertTrue(index.isFull());
         index.confirm(index.unconfirmed(10), index.generation());
-        assertFalse(index.isFull(1));
-        index.add(3, 0, 100);
+        assertFalse(index.isFull());
+        for (int entryId = 0; entryId < ALONE_MAX; entryId++) {
+            index.add(3, entryId, 100);
+        }
         index.refuse(index.unconfirmed(10), index.generation());
+        assertTrue(index.isFull());
         index.trim(3, 0);
-        assertFalse(index.isFull(1));
+        assertFalse(index.isFull());
         index.add(4, 0, 100);
         index.refuse(index.unconfirmed(10), index.generation());
+        assertTrue(index.isFull());
         index.clear();
-        assertFalse(index.isFull(1));
+        assertFalse(index.isFull());
     }
 
     @Test
@@ -169,7 +175,7 @@ class LocalIndexTest {
         index.reconcile(membership(FIRST));
         index.handedOut(7, List.of(offer(FIRST)));
         index.reconcile(membership(FIRST));
-        assertEquals(List.of(), index.leases());
+        assertEquals(List.of(), index.leases(10));
         assertEquals(List.of(FIRST), index.takeDue(100, 10));
         assertEquals(List.of(FIRST), index.takeCancellations(10));
     }
@@ -223,7 +229,7 @@ class LocalIndexTest {
     @Test
     void unknownDeadlinesDoNotWaitForAllThatIsDue() {
         for (int most : List.of(1, 3, 20)) {
-            LocalIndex busy = new LocalIndex();
+            LocalIndex busy = new LocalIndex(ALONE_MAX);
             withUnknownDeadlines(busy, 10);
             for (int entryId = 0; entryId < 1_000; entryId++) {
                 busy.add(9, entryId, 100);
@@ -234,6 +240,36 @@ class LocalIndexTest {
             }
             assertEquals(10, taken.stream().filter(place -> place.ledgerId() == 1).count(), 1);
         }
+    }
+
+    @Test
+    void unknownDeadlinesWaitWhileTooManyPositionsAreHereAlone() {
+        index.reconcile(membership(FIRST, SECOND));
+        index.reconcile(membership());
+        for (int entryId = 0; entryId < ALONE_MAX; entryId++) {
+            index.add(2, entryId, 500);
+        }
+        assertEquals(500, nextAfterRefusal());
+        assertEquals(List.of(), index.takeDue(499, 10));
+        // What is due goes on, and makes room.
+        assertEquals(1, index.takeDue(500, 1).size());
+        assertEquals(Long.MIN_VALUE, index.nextDeliveryTimeMs());
+        assertEquals(List.of(FIRST, SECOND), index.takeDue(499, 10));
+    }
+
+    private long nextAfterRefusal() {
+        index.refuse(index.unconfirmed(ALONE_MAX), index.generation());
+        return index.nextDeliveryTimeMs();
+    }
+
+    @Test
+    void theLeasesOfWhichMostWaitsAreExtended() {
+        index.reconcile(membership(FIRST, SECOND, new Place(2, 0), new Place(2, 1)));
+        index.handedOut(7, List.of(offer(FIRST)));
+        index.handedOut(8, List.of(offer(SECOND), offer(new Place(2, 0))));
+        index.handedOut(9, List.of(offer(new Place(2, 1))));
+        assertEquals(3, index.leases(10).size());
+        assertEquals(List.of(8L), index.leases(1));
     }
 
     /** So many positions of the first ledger that the service had, and has no more; from then on everything is local. */
@@ -267,7 +303,7 @@ class LocalIndexTest {
 
     private static final class History {
         private final Random random;
-        private final LocalIndex index = new LocalIndex();
+        private final LocalIndex index = new LocalIndex(ALONE_MAX);
         private final Map<Place, Long> service = new HashMap<>();
         private final Map<Place, Long> added = new HashMap<>();
         private final Set<Place> taken = new HashSet<>();

@@ -19,7 +19,7 @@ class TrackerSessionTest {
     private final FakeService first = new FakeService();
     private final FakeService second = new FakeService();
     private final ServiceConnection connection = new ServiceConnection(settings(first, second));
-    private final LocalIndex index = new LocalIndex();
+    private final LocalIndex index = new LocalIndex(10_000);
     private final TrackerSession session = new TrackerSession(
             "topic", "worker", "a broker", settings(first, second), connection, index, new FakeBroker());
     private volatile Ownership ownership = Ownership.OURS;
@@ -80,6 +80,23 @@ class TrackerSessionTest {
         first.pollError = unanswered();
         open();
         assertTrue(comesTrue(() -> second.opens.get() == 1 && session.isReady()));
+    }
+
+    @Test
+    void anOpeningThatTakesLongIsAskedForAgainAtTheSameInstance() throws InterruptedException {
+        // A recovery there goes on meanwhile; another instance would fence it.
+        first.openError = Status.DEADLINE_EXCEEDED.asRuntimeException();
+        open();
+        assertEquals(2, first.opens.get());
+        assertEquals(0, second.opens.get());
+    }
+
+    @Test
+    void anOpeningThatNobodyAnswersIsTriedAtTheNextInstance() throws InterruptedException {
+        first.openError = unanswered();
+        open();
+        assertEquals(1, first.opens.get());
+        assertEquals(1, second.opens.get());
     }
 
     @Test
