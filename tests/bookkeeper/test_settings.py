@@ -17,6 +17,7 @@ from delayed_tracker.core.values.errors import InvalidInput
         ("backoff_min_ms", "100"),
         ("backoff_max_ms", 99),
         ("frame_bytes_max", 65_535),
+        ("reply_bytes_max", 65_535),
         ("in_flight_bytes_max", 5 * 1024 * 1024 - 1),
         ("pending_bytes_max", 5 * 1024 * 1024 - 1),
         ("pending_entries_max", 0),

@@ -45,6 +45,9 @@ def test_options():
     assert address.with_admin(None) is address
     assert address.bytes_per_second_max is None
     assert ClusterAddress.parse("bookkeeper+zk:zk:1?maxBytesPerSecond=1024").bytes_per_second_max == 1_024
+    # Pulsar's own bookies take entries of 5 MiB and 10 KiB.
+    assert address.frame_bytes_max > 5_253_120
+    assert ClusterAddress.parse("bookkeeper+zk:zk:1?frameBytesMax=20000000").frame_bytes_max == 20_000_000
 
 
 @pytest.mark.parametrize(

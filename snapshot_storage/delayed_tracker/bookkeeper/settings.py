@@ -7,6 +7,8 @@ from typing import Final
 from delayed_tracker.core.values.errors import InvalidInput
 
 FRAME_BYTES_MIN: Final = 64 * 1024
+REPLY_BYTES_MAX: Final = 5_253_120 + 64 * 1024
+"""Default of ``reply_bytes_max``: what Pulsar's bookies take at most (5 MiB and 10 KiB), and room for the rest of a reply."""
 _RANGES: Final = {
     "connect_timeout_ms": (1, 600_000),
     "add_timeout_ms": (1, 600_000),
@@ -15,6 +17,7 @@ _RANGES: Final = {
     "backoff_min_ms": (1, 600_000),
     "backoff_max_ms": (1, 3_600_000),
     "frame_bytes_max": (FRAME_BYTES_MIN, 2**31 - 1),
+    "reply_bytes_max": (FRAME_BYTES_MIN, 2**31 - 1),
     "in_flight_bytes_max": (FRAME_BYTES_MIN, 2**40),
     "in_flight_requests_max": (1, 1_000_000),
     "pending_bytes_max": (FRAME_BYTES_MIN, 2**40),
@@ -44,8 +47,11 @@ class ClientSettings:
     backoff_max_ms: int = 10_000
     """Longest time between two attempts; 1 ms to 1 h."""
     frame_bytes_max: int = 5 * 1024 * 1024
-    """Most bytes of a request or a reply, its length included: the bookies' ``nettyMaxFrameSizeBytes``. A bookie ends
-    the connection at a larger request. 64 KiB to 2 GiB."""
+    """Most bytes of a request, its length included: the bookies' ``nettyMaxFrameSizeBytes``. A bookie ends the connection at a
+    larger request. 64 KiB to 2 GiB."""
+    reply_bytes_max: int = REPLY_BYTES_MAX
+    """Most bytes of a reply, its length included; the connection ends at a larger one. Entries of other clients may be larger
+    than what this one writes. 64 KiB to 2 GiB."""
     in_flight_bytes_max: int = 32 * 1024 * 1024
     """Most bytes of requests that one bookie has not answered; at least ``frame_bytes_max``."""
     in_flight_requests_max: int = 4_096

@@ -7,6 +7,7 @@ brokers below ``ROOT/loadbalance/brokers``. The Spark job writes the same addres
     digest                             of new ledgers: crc32, crc32c, hmac or dummy; without it as the topic's own ledgers
     waitSeconds                        how long to wait until no broker has a topic loaded, 0 (default) to 86400
     backup                             file for what is changed, of the job's address alone; commands have --backup
+    frameBytesMax                      most bytes of a reply of a bookie; more than the default where Pulsar's maxMessageSize was raised
     maxBytesPerSecond                  bytes of snapshots that a command reads in a second, 1,024 to 2**40; without it as fast as it can
     admin                              http://HOST:PORT of every broker, divided by commas, instead of those in ZooKeeper
     adminTokenFile, adminCa            token for the brokers; certificates of the authorities that signed theirs
@@ -22,10 +23,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.metadata.zookeeper import Node
+from delayed_tracker.bookkeeper.settings import REPLY_BYTES_MAX
 from delayed_tracker.bookkeeper.tls import TLS_KEYS
 from delayed_tracker.core.values.errors import InvalidInput
 from delayed_tracker.ledger.errors import SubscriptionNotFound, TopicNotFound
-from delayed_tracker.ledger.live.address import RATE, byte_count, parse_place, refuse_other_store
+from delayed_tracker.ledger.live.address import FRAME, RATE, byte_count, parse_place, refuse_other_store
 from delayed_tracker.ledger.live.address import SCHEME as SOURCE_SCHEME
 from delayed_tracker.ledger.live.throttle import Throttle
 from delayed_tracker.ledger.topic_name import TopicName, encode_name
@@ -41,7 +43,7 @@ _QUORUMS: Final = ("ensemble", "writeQuorum", "ackQuorum")
 _ADMIN: Final = ("admin", "adminTokenFile", "adminCa")
 _WAIT: Final = "waitSeconds"
 _BACKUP: Final = "backup"
-_KEYS: Final = (*_QUORUMS, "digest", *_ADMIN, _WAIT, RATE, *TLS_KEYS)
+_KEYS: Final = (*_QUORUMS, "digest", *_ADMIN, _WAIT, RATE, FRAME, *TLS_KEYS)
 WAIT_S_MAX: Final = 86_400
 
 
@@ -67,6 +69,8 @@ class ClusterAddress:
     """Seconds to wait until no broker has a topic loaded; 0 refuses a loaded topic at once."""
     bytes_per_second_max: int | None = None
     """Bytes of snapshots that may be read in a second; None for no limit."""
+    frame_bytes_max: int = REPLY_BYTES_MAX
+    """Most bytes of a reply of a bookie."""
     backup: str | None = None
     """File for what the Spark job changes; commands have an option of their own."""
 
@@ -96,7 +100,9 @@ class ClusterAddress:
             raise InvalidInput(field, text, "give each option once, as option=value, divided by &")
         if 0 < sum(key in given for key in _QUORUMS) < len(_QUORUMS):
             raise InvalidInput(field, text, f"give {', '.join(_QUORUMS)} together, or none of them")
-        passed = urlencode({key: value for key, value in given.items() if key not in (*_ADMIN, _WAIT, RATE, _BACKUP)})
+        passed = urlencode(
+            {key: value for key, value in given.items() if key not in (*_ADMIN, _WAIT, RATE, FRAME, _BACKUP)}
+        )
         try:
             connection = BookKeeperUrl.parse(f"zk://{hosts}{root}/ledgers?{passed}")
         except InvalidInput as error:
@@ -112,6 +118,7 @@ class ClusterAddress:
             admin_ca=given.get("adminCa"),
             wait_s=_wait_s(given.get(_WAIT, "0"), field, text),
             bytes_per_second_max=byte_count(field, text, given, RATE),
+            frame_bytes_max=byte_count(field, text, given, FRAME) or REPLY_BYTES_MAX,
             backup=given.get(_BACKUP),
         )
 
@@ -241,7 +248,7 @@ async def connected(address: ClusterAddress, field: str = "cluster") -> AsyncIte
         ZooKeeperUnavailable: ZooKeeper does not answer.
         LedgerMetadataInvalid: there is no BookKeeper cluster below the root.
     """
-    async with client_of(address.connection) as client:
+    async with client_of(address.connection, reply_bytes_max=address.frame_bytes_max) as client:
         cluster = Cluster(address, client, Throttle(address.bytes_per_second_max, time.monotonic))
         await cluster.require_topics(field)
         yield cluster

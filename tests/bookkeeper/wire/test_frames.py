@@ -53,7 +53,7 @@ def test_a_wrong_length_is_refused(length):
 
     found, start, end = next(messages)
     assert found[start:end] == b"good"
-    with pytest.raises(FrameInvalid, match=f"a frame of {length} bytes, where frame_bytes_max allows 1 to {LIMIT - 4}"):
+    with pytest.raises(FrameInvalid, match=f"a frame of {length} bytes, where reply_bytes_max allows 1 to {LIMIT - 4}"):
         next(messages)
 
 

@@ -31,7 +31,7 @@ ANSWERS = {
     "no length": (lambda _: bytes(4), "a frame of 0 bytes"),
     "a longer frame": (
         lambda _: struct.pack(">i", 65_533),
-        "a frame of 65533 bytes, where frame_bytes_max allows 1 to 65532",
+        "a frame of 65533 bytes, where reply_bytes_max allows 1 to 65532",
     ),
     "no message": (lambda _: framed(b"\xff" * 40), r"40 bytes that are no reply \(ff"),
     "another version": (lambda request: changed(request, version=2), "a reply of version 2"),
@@ -60,7 +60,7 @@ async def test_what_is_no_reply_ends_the_connection(answer):
         peer.writer.write(make(request))
         await peer.until_closed()
 
-    async with connected(hostile, frame_bytes_max=65_536) as (connection, _):
+    async with connected(hostile, reply_bytes_max=65_536) as (connection, _):
         sent = [connection.send(add_of()), connection.send(ReadRequests(77).of(5))]
         failures = await asyncio.gather(*sent, return_exceptions=True)
 

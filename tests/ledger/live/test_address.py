@@ -4,9 +4,10 @@ import pickle
 
 import pytest
 
+from delayed_tracker.bookkeeper.settings import REPLY_BYTES_MAX
 from delayed_tracker.bookkeeper.tls import ClusterTls
 from delayed_tracker.core.values.errors import InvalidInput
-from delayed_tracker.ledger.live.address import FRAME_BYTES_MAX, ClusterAddress
+from delayed_tracker.ledger.live.address import ClusterAddress
 from delayed_tracker.ledger.live.client import ClusterClient
 from delayed_tracker.ledger.source_url import cluster_address, parse_source_url, require_source
 
@@ -19,7 +20,7 @@ def test_the_parts_of_a_url():
     """Hosts, the root, and the options; the root is that of both trees."""
     plain = address("bookkeeper+zk:zk-1.eu:2181")
     assert (plain.hosts, plain.root, plain.ledgers) == ("zk-1.eu:2181", "", "/ledgers")
-    assert (plain.bytes_per_second_max, plain.frame_bytes_max) == (None, FRAME_BYTES_MAX)
+    assert (plain.bytes_per_second_max, plain.frame_bytes_max) == (None, REPLY_BYTES_MAX)
     full = address("bookkeeper+zk:a:1,[::1]:65535/emea/pulsar/?maxBytesPerSecond=20000000&frameBytesMax=10485760")
     assert (full.hosts, full.root, full.ledgers) == ("a:1,[::1]:65535", "/emea/pulsar", "/emea/pulsar/ledgers")
     assert (full.bytes_per_second_max, full.frame_bytes_max) == (20_000_000, 10_485_760)

@@ -47,7 +47,7 @@ class Channel(asyncio.BufferedProtocol):
 
     Args:
         bookie: name of the bookie, for errors.
-        frame_bytes_max: most bytes of a reply.
+        reply_bytes_max: most bytes of a reply.
         in_flight: room that the sender of each request has taken; it is given back here.
         overdue_max: most requests that may be overdue at a time while others are answered.
         on_end: called once, with the error that ended the connection.
@@ -58,7 +58,7 @@ class Channel(asyncio.BufferedProtocol):
     def __init__(
         self,
         bookie: str,
-        frame_bytes_max: int,
+        reply_bytes_max: int,
         in_flight: InFlight,
         overdue_max: int,
         on_end: Callable[[BookKeeperError], None],
@@ -74,7 +74,7 @@ class Channel(asyncio.BufferedProtocol):
         """True after the first valid reply, that to START_TLS aside."""
         self._bookie = bookie
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(frame_bytes_max)
+        self._reader = FrameReader(reply_bytes_max)
         self._in_flight = in_flight
         self._overdue_max = overdue_max
         self._on_end = on_end

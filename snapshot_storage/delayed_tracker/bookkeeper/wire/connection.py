@@ -189,7 +189,7 @@ class BookieConnection:
         settings = self._settings
         channel = Channel(
             self._bookie,
-            settings.frame_bytes_max,
+            settings.reply_bytes_max,
             self.in_flight,
             settings.in_flight_requests_max,
             self._ended,

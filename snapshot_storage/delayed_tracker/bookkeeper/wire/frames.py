@@ -29,11 +29,11 @@ class FrameReader:
     Its two methods belong to ``get_buffer`` and ``buffer_updated`` of asyncio's ``BufferedProtocol``.
 
     Args:
-        frame_bytes_max: most bytes of a frame, its length included.
+        reply_bytes_max: most bytes of a frame, its length included.
     """
 
-    def __init__(self, frame_bytes_max: int) -> None:
-        self._message_bytes_max = frame_bytes_max - LENGTH.size
+    def __init__(self, reply_bytes_max: int) -> None:
+        self._message_bytes_max = reply_bytes_max - LENGTH.size
         self._received = memoryview(bytearray(BULK_RECEIVE_BYTES))
         self._end = RECEIVE_BYTES
         self._large: bytearray | None = None
@@ -71,7 +71,7 @@ class FrameReader:
         while filled - at >= _LENGTH_BYTES:
             (length,) = _unpack_length(octets, at)
             if not 0 < length <= longest:
-                raise FrameInvalid(f"a frame of {length} bytes, where frame_bytes_max allows 1 to {longest}")
+                raise FrameInvalid(f"a frame of {length} bytes, where reply_bytes_max allows 1 to {longest}")
             start = at + _LENGTH_BYTES
             end = start + length
             if end <= filled:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from delayed_tracker.bookkeeper.client import BookKeeper
 from delayed_tracker.bookkeeper.metadata.zookeeper import Create
-from delayed_tracker.bookkeeper.settings import ClientSettings
+from delayed_tracker.bookkeeper.settings import REPLY_BYTES_MAX, ClientSettings
 from delayed_tracker.bookkeeper.writing.writer import LedgerWriter
 from delayed_tracker.storage.bookkeeper.url import BookKeeperUrl
 
@@ -16,16 +16,19 @@ Connect: TypeAlias = Callable[[BookKeeperUrl], AbstractAsyncContextManager[BookK
 """Returns what starts a client, and closes it."""
 
 
-def client_of(url: BookKeeperUrl) -> BookKeeper:
+def client_of(url: BookKeeperUrl, *, reply_bytes_max: int = REPLY_BYTES_MAX) -> BookKeeper:
     """Return a client for a URL, not started.
 
+    Args:
+        url: of the storage.
+        reply_bytes_max: most bytes of a bookie's reply; more than the default where others write larger entries.
     Raises:
         InvalidInput: the URL's TLS files cannot be used.
     """
     return BookKeeper(
         url.zookeeper,
         ledgers=url.ledgers,
-        settings=ClientSettings(tls=url.bookie_tls()),
+        settings=ClientSettings(tls=url.bookie_tls(), reply_bytes_max=reply_bytes_max),
         zookeeper_tls=url.tls.of_zookeeper(),
     )
 

@@ -12,17 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
+from delayed_tracker.bookkeeper.settings import FRAME_BYTES_MIN, REPLY_BYTES_MAX
 from delayed_tracker.bookkeeper.tls import TLS_KEYS, ClusterTls
 from delayed_tracker.core.values.errors import InvalidInput
 
 SCHEME: Final = "bookkeeper+zk"
-FRAME_BYTES_MAX: Final = 5_253_120 + 64 * 1024
-"""Default of ``frameBytesMax``: the ``nettyMaxFrameSizeBytes`` of Pulsar's bookies (5 MiB and 10 KiB), and room for the rest
-of a reply."""
 RATE: Final = "maxBytesPerSecond"
-_FRAME: Final = "frameBytesMax"
-OPTIONS: Final = (RATE, _FRAME, *TLS_KEYS)
-_RANGES: Final = {RATE: (1_024, 2**40), _FRAME: (2**16, 2**31 - 1)}
+FRAME: Final = "frameBytesMax"
+OPTIONS: Final = (RATE, FRAME, *TLS_KEYS)
+_RANGES: Final = {RATE: (1_024, 2**40), FRAME: (FRAME_BYTES_MIN, 2**31 - 1)}
 """Lowest and highest number of bytes."""
 _PLACE: Final = re.compile(r"(?P<hosts>[^/]+)(?P<root>(/[^/]+)*)/?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^\s:@\[\]]+):(?P<port>[0-9]{1,5})")
@@ -42,7 +40,7 @@ class ClusterAddress:
     """Root of the metadata store, such as ``/pulsar``; empty for the whole ZooKeeper."""
     bytes_per_second_max: int | None = None
     """Bytes of entries that all readers of this address together may read in a second; None for no limit."""
-    frame_bytes_max: int = FRAME_BYTES_MAX
+    frame_bytes_max: int = REPLY_BYTES_MAX
     """Most bytes of a reply of a bookie."""
     tls: ClusterTls = field(default_factory=ClusterTls)
 
@@ -63,7 +61,7 @@ class ClusterAddress:
             hosts,
             root,
             byte_count("source", text, options, RATE),
-            byte_count("source", text, options, _FRAME) or FRAME_BYTES_MAX,
+            byte_count("source", text, options, FRAME) or REPLY_BYTES_MAX,
             ClusterTls.parse("source", text, options),
         )
 

@@ -26,7 +26,6 @@ T = TypeVar("T")
 
 _SPECULATIVE_READ_MS: Final = 2_000
 """Time until a second bookie is asked. A bulk reader that asks twice as soon as bookies are slow makes them slower."""
-_IN_FLIGHT_BYTES: Final = 32 * 2**20
 _ATTEMPTS: Final = 3
 _AT_ONCE: Final = 64
 """Calls of :meth:`ClusterClient.run_all` in flight."""
@@ -105,9 +104,7 @@ class ClusterClient:
     async def _connect(self) -> BookKeeper:
         settings = ClientSettings(
             speculative_read_ms=_SPECULATIVE_READ_MS,
-            frame_bytes_max=self.address.frame_bytes_max,
-            in_flight_bytes_max=max(_IN_FLIGHT_BYTES, self.address.frame_bytes_max),
-            pending_bytes_max=max(_IN_FLIGHT_BYTES, self.address.frame_bytes_max),
+            reply_bytes_max=self.address.frame_bytes_max,
             tls=self.address.tls.of_bookies("source", self.address.text),
         )
         client = BookKeeper(
