@@ -229,7 +229,10 @@ class AddLog(Protocol):
         ...
 
     async def extents(self) -> list[LogExtent]:
-        """Return every tracker with ``record_bytes`` above 0, in ascending order of (topic, cursor)."""
+        """Return every tracker with ``record_bytes`` above 0, in ascending order of (topic, cursor).
+
+        A log that several live instances share leaves out those whose records another one has.
+        """
         ...
 
     async def size_bytes(self) -> int:

@@ -151,6 +151,20 @@ async def test_a_hole_moves_with_its_tracker(lose, lost, numbers, holes):
         assert await read(log) == ([holes[-1] + 1], ())
 
 
+async def test_a_hole_between_two_pages_is_reported_once():
+    """It belongs to the page with the record behind it."""
+    cluster = MemoryCluster()
+    await logged(cluster)
+    (ledger_id,) = cluster.ledgers
+    cluster.lose_entries(ledger_id, [1])
+    async with log_of(cluster, 2) as log:
+        await log.take_over(*KEY, epoch=2, writer="2")
+        page = await log.read(*KEY, after=0, bytes_max=1)
+        assert ([record.number for record in page.records], page.corrupt, page.is_last) == ([1], (), False)
+        page = await log.read(*KEY, after=1, bytes_max=1)
+        assert ([record.number for record in page.records], page.corrupt[0]) == ([3], (2, 2))
+
+
 async def test_a_damaged_entry_is_a_hole_for_the_next_owner():
     """Bytes that are no entry are lost as a missing entry is."""
     cluster = MemoryCluster()

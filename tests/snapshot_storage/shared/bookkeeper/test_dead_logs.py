@@ -126,3 +126,24 @@ async def test_who_looked_dead_for_a_moment_goes_on(monkeypatch):
             page = await away.read(*name, after=1, bytes_max=1 << 20)
             assert [record.number for record in page.records] == [2]
         assert instances(cluster) == before
+
+
+async def test_a_tracker_that_came_back_without_its_numbers_holds_up_no_other():
+    """Its records are refused, until it is taken over again; those of the others in the same commit are durable."""
+    cluster = MemoryCluster()
+    new = ("topic", "new")
+    async with log_of(cluster, 1) as (away, client), log_of(cluster, 2) as (other, _):
+        await away.append([LogAppend(*KEPT, 1, 1, RECORD * 5)], writer="w")
+        await away.cut([(*KEPT, 5)])
+        for ledger_id in cluster.ledgers:
+            cluster.lose_entries(ledger_id)
+        cluster.end_session(client.session)
+        await other.extents()
+        client.expire()
+        while len(instances(cluster)) < 2:
+            await away.log_id()
+        parts = [LogAppend(*KEPT, 1, 6, RECORD), LogAppend(*new, 1, 1, RECORD)]
+        assert await away.append(parts, writer="w") == [KEPT]
+        assert len((await away.read(*new, after=0, bytes_max=1 << 20)).records) == 1
+        extent = await away.take_over(*KEPT, epoch=2, writer="w")
+        assert await away.append([LogAppend(*KEPT, 2, extent.last_number + 1, RECORD)], writer="w") == []

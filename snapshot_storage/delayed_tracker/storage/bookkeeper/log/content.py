@@ -4,8 +4,10 @@ It is filled by the items of the ledgers in order, when they are written and whe
 same content.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TypeAlias
 
 from delayed_tracker.storage.bookkeeper.log.entries import Cut, Defined, Item, Piece, Records
@@ -51,6 +53,8 @@ class LogContent:
         self.trackers: dict[TrackerName, TrackerContent] = {}
         self.is_damaged = False
         """True if entries could not be read: any tracker may have had records there."""
+        self.record_bytes = 0
+        """Bytes of the parts of all trackers."""
         self._ordinals: dict[int, dict[int, TrackerName]] = {}
         self._defined: dict[TrackerName, tuple[int, int]] = {}
         self._part_counts: dict[int, int] = {}
@@ -122,17 +126,37 @@ class LogContent:
                 self._add(tracker, part)
 
     def _add(self, tracker: TrackerContent, part: Part) -> None:
-        if part.first_number <= tracker.last_number:
-            return  # written again after an unknown outcome
-        tracker.parts.append(part)
-        tracker.last_number = part.last_number
-        self._part_counts[part.ledger_id] += 1
+        if part.first_number > tracker.last_number:
+            tracker.parts.append(part)
+            tracker.last_number = part.last_number
+            self._count(part, 1)
+        elif part.last_number > tracker.cut_through:
+            self._add_again(tracker, part)
+
+    def _add_again(self, tracker: TrackerContent, part: Part) -> None:
+        """Take the copy of a part that was rewritten, so that its former ledger is not needed, or is gone already."""
+        at = _place(tracker, part)
+        after = tracker.parts[at] if at < len(tracker.parts) else None
+        if after is not None and (after.first_number, after.last_number) == (part.first_number, part.last_number):
+            self._count(after, -1)
+            tracker.parts[at] = part
+        elif (after is None or after.first_number > part.last_number) and (
+            at == 0 or tracker.parts[at - 1].last_number < part.first_number
+        ):
+            tracker.parts.insert(at, part)
+        else:
+            return  # some of its records are in other parts
+        self._count(part, 1)
+
+    def _count(self, part: Part, sign: int) -> None:
+        self._part_counts[part.ledger_id] += sign
+        self.record_bytes += sign * part.record_bytes
 
     def _cut(self, tracker: TrackerContent, through: int) -> None:
         tracker.cut_through = max(tracker.cut_through, min(through, tracker.last_number))
         kept = [part for part in tracker.parts if part.last_number > tracker.cut_through]
         for part in tracker.parts[: len(tracker.parts) - len(kept)]:
-            self._part_counts[part.ledger_id] -= 1
+            self._count(part, -1)
         tracker.parts = kept
 
     def drop(self, name: TrackerName) -> None:
@@ -148,7 +172,31 @@ class LogContent:
             return
         self.trackers[name] = TrackerContent(tracker.last_number, tracker.cut_through, list(tracker.parts))
         for part in tracker.parts:
-            self._part_counts[part.ledger_id] += 1
+            self._count(part, 1)
+
+    @property
+    def ledgers(self) -> list[int]:
+        """Ledgers of the log, oldest first."""
+        return list(self._part_counts)
+
+    def parts_in(self, ledger_id: int) -> list[tuple[TrackerName, Part]]:
+        """Return what is needed of a ledger, in the order of its entries."""
+        found = ((name, part) for name, each in self.trackers.items() for part in each.parts)
+        return sorted((each for each in found if each[1].ledger_id == ledger_id), key=lambda each: each[1].first_entry)
+
+    def needs(self, name: TrackerName, part: Part) -> bool:
+        """Return True if a tracker still has a part, in the same ledger."""
+        tracker = self.trackers.get(name)
+        if tracker is None:
+            return False
+        at = _place(tracker, part)
+        return at < len(tracker.parts) and tracker.parts[at] == part
+
+    def lose(self, name: TrackerName, part: Part) -> None:
+        """Drop a needed part that cannot be read any more: its numbers stay, and say that records are missing."""
+        tracker = self.trackers[name]
+        del tracker.parts[_place(tracker, part)]
+        self._count(part, -1)
 
     def unneeded_ledgers(self, current: int | None) -> list[int]:
         """Return the ledgers, oldest first, that no record needs, up to the first that one does."""
@@ -167,3 +215,8 @@ class LogContent:
         """Forget a ledger that was deleted."""
         del self._part_counts[ledger_id]
         del self._ordinals[ledger_id]
+
+
+def _place(tracker: TrackerContent, part: Part) -> int:
+    """Return the index of the first part of a tracker that begins at or above the beginning of another one."""
+    return bisect_left(tracker.parts, part.first_number, key=attrgetter("first_number"))

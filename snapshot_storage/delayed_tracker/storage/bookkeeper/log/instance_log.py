@@ -10,8 +10,9 @@ from delayed_tracker.storage.bookkeeper.log.entries import Item
 from delayed_tracker.storage.bookkeeper.log.ledgers import LogLedgers
 from delayed_tracker.storage.bookkeeper.log.moving import TrackerMoves
 from delayed_tracker.storage.bookkeeper.log.own_log import OwnLog
-from delayed_tracker.storage.bookkeeper.log.owners import Owners
+from delayed_tracker.storage.bookkeeper.log.owners import TRACKERS, Owners
 from delayed_tracker.storage.bookkeeper.log.records import cut_items, read_records, record_items, unwritten
+from delayed_tracker.storage.bookkeeper.log.rewriting import Rewriting
 from delayed_tracker.storage.bookkeeper.log.sources import Sources
 from delayed_tracker.storage.errors import SnapshotConflict, StorageUnavailable
 from delayed_tracker.storage.protocol import require_epoch
@@ -35,6 +36,7 @@ class InstanceLog:
         self.sources = Sources(ledgers, owners)
         self._ledgers = ledgers
         self._moves = TrackerMoves(self.own, owners, ledgers, self.sources)
+        self._rewriting = Rewriting(self.own, ledgers, self._moves)
 
     async def close(self) -> None:
         """Close the current ledger, and end the instance."""
@@ -59,7 +61,9 @@ class InstanceLog:
 
     async def append(self, parts: Sequence[LogAppend], writer: str) -> list[TrackerName]:
         """Append the parts whose trackers are not fenced in one commit, and return the others. Raises InvalidInput."""
-        self._require_no_gaps(parts, writer)
+        for part in parts:
+            if self._is_owned(part, writer):
+                require_no_gap(part, self._next_number(part) - 1)
         refused: set[TrackerName] = set()
         waiting = {(part.topic, part.cursor): part for part in parts}
         for _ in range(ATTEMPTS_MAX):
@@ -76,11 +80,15 @@ class InstanceLog:
         """Append the parts whose trackers are this instance's in one commit, and return the others."""
         async with self.own.turn:
             # While another tracker of this call was moved, or the turn came, one may have got a newer owner.
-            accepted = {(part.topic, part.cursor): part for part in parts if self._is_owned(part, writer)}
+            # What came back from another instance without its last records is refused alone: opened again, it goes on.
+            accepted = {
+                (part.topic, part.cursor): part
+                for part in parts
+                if self._is_owned(part, writer) and part.first_number <= self._next_number(part)
+            }
             if not accepted:
                 return [(part.topic, part.cursor) for part in parts]
             trackers = self.own.content.trackers
-            self._require_no_gaps(list(accepted.values()), writer)
             for name, part in accepted.items():
                 if name not in trackers:
                     trackers[name] = TrackerContent(part.first_number - 1, part.first_number - 1)
@@ -104,12 +112,10 @@ class InstanceLog:
             return False
         return True
 
-    def _require_no_gaps(self, parts: Sequence[LogAppend], writer: str) -> None:
-        """Raise InvalidInput if a part that will be accepted begins above the next number of a tracker in this log."""
-        for part in parts:
-            tracker = self.own.content.trackers.get((part.topic, part.cursor))
-            if tracker is not None and self._is_owned(part, writer):
-                require_no_gap(part, tracker.last_number)
+    def _next_number(self, part: LogAppend) -> int:
+        """Return the number after the last one of a part's tracker; one that this log does not know begins anywhere."""
+        tracker = self.own.content.trackers.get((part.topic, part.cursor))
+        return part.first_number if tracker is None else tracker.last_number + 1
 
     async def read(self, name: TrackerName, after: int, bytes_max: int) -> LogPage:
         """Return records of a tracker after a number, up to a size."""
@@ -121,11 +127,11 @@ class InstanceLog:
         corrupt: list[tuple[int, int]] = []
         size, expected = 0, max(after, tracker.cut_through) + 1
         async for record in read_records(self._ledgers, name, content, tracker, after=expected - 1):
-            if record.number > expected:
-                corrupt.append((expected, record.number - 1))
             size += len(record.record)
             if found and size > bytes_max:
                 return LogPage(tuple(found), tuple(corrupt), is_last=False)
+            if record.number > expected:
+                corrupt.append((expected, record.number - 1))
             found.append(record)
             expected = record.number + 1
         if expected <= tracker.last_number:
@@ -163,13 +169,16 @@ class InstanceLog:
             wanted = [((topic, cursor), through) for topic, cursor, through in cuts]
             await self.own.write(lambda ledger_id: cut_items(self.own, ledger_id, wanted))
             await self.own.delete_unneeded()
+        await self._rewriting.shorten()
 
     async def extents(self) -> list[LogExtent]:
         """Return the trackers of this instance, and of instances that are dead, that have records; ascending."""
+        # Those that others have taken over since the last commit are not on the list any more.
+        listed = await self.owners.names(self.owners.instance, TRACKERS)
         found = {
             name: LogExtent(*name, self.own.owned[name].epoch, tracker.last_number, tracker.record_bytes)
             for name, tracker in self.own.content.trackers.items()
-            if tracker.record_bytes and name in self.own.owned
+            if tracker.record_bytes and name in self.own.owned and self.owners.listed_name(name) in listed
         }
         unneeded: dict[str, LogContent] = {}
         for instance in await self.owners.instances():

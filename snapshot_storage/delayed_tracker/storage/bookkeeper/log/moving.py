@@ -166,6 +166,12 @@ class TrackerMoves:
                 refused.add(name)
         return refused
 
+    async def take_back_abandoned(self) -> None:
+        """Take back what instances that are dead by now were taking over: it keeps every ledger of this log."""
+        for name, owner in await self._owners.abandoned():
+            with contextlib.suppress(SnapshotConflict):  # another process goes on with it
+                await self.own(name, owner.epoch, owner.writer)
+
     async def empty(self, dead: Mapping[str, LogContent]) -> None:
         """Take trackers over from dead instances that have no records, as far as it can be done, so that their ledgers go.
 

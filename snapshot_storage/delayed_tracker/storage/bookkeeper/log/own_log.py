@@ -17,6 +17,8 @@ from delayed_tracker.storage.errors import StorageUnavailable
 
 ROLL_BYTES: Final = 64 * 1024 * 1024
 """Size from which on a ledger is followed by another one."""
+SPARE_LEDGERS: Final = 4
+"""Full ledgers that a log may have beyond twice what is needed in them, before old ones are rewritten."""
 ATTEMPTS_MAX: Final = 8
 """Ledgers that one commit tries, while other instances fence them."""
 
@@ -68,6 +70,11 @@ class OwnLog:
     def size_bytes(self) -> int:
         """Bytes of all ledgers."""
         return sum(self._sizes.values())
+
+    @property
+    def is_too_long(self) -> bool:
+        """True if the ledgers are far larger than the records in them that are needed."""
+        return self.size_bytes > SPARE_LEDGERS * self._roll_bytes + 2 * self.content.record_bytes
 
     async def write(self, compose: Composer) -> None:
         """Make items durable in one commit.

@@ -8,7 +8,8 @@
     ROOT/log/i/INSTANCE/alive           ephemeral: missing if the instance is dead, or has not been heard of for 10 s
     ROOT/log/i/INSTANCE/l/LEDGER        a ledger of its log, created in one step with the ledger
     ROOT/log/i/INSTANCE/t/NAME          a tracker whose records are there
-    ROOT/log/i/INSTANCE/r/NAME          a tracker that another instance is taking over: its records are needed until then
+    ROOT/log/i/INSTANCE/r/NAME          a tracker that another instance is taking over: its records are needed until then;
+                                        which tracker, and which instance
 
 An instance that takes a tracker over first changes these nodes, then lists the ledgers of the former owner and fences
 them. An owner that begins a new ledger first registers it, then reads which trackers it still has. Whichever comes first,
@@ -147,6 +148,27 @@ class Owners:
         """Return the trackers that an instance has (``TRACKERS``), or those that leave it (``LEAVING``)."""
         return set(await self._newest(self._path(instance, kind)))
 
+    async def abandoned(self) -> list[tuple[TrackerName, Owner]]:
+        """Return the trackers of this instance that others were taking over when they died."""
+        found: list[tuple[TrackerName, Owner]] = []
+        for listed in await self.names(self.instance, LEAVING):
+            path = self._path(self.instance, LEAVING, listed)
+            node = await self._zookeeper.get(path)
+            if node is None or not node.value:  # it has left, or an earlier version of this program takes it over
+                continue
+            try:
+                taker, topic, cursor = json.loads(node.value)
+            except (ValueError, TypeError) as error:
+                raise SnapshotCorrupt(
+                    f"the node {path} has {node.value[:80]!r}, which names no instance; delete it"
+                ) from error
+            if taker != self.instance and await self.is_alive(taker):
+                continue
+            owner = await self.owner_of((topic, cursor))
+            if owner is not None and owner.moving and owner.instance == self.instance:
+                found.append(((topic, cursor), owner))
+        return found
+
     async def _newest(self, path: str) -> list[str]:
         await self._zookeeper.sync(path)
         try:
@@ -180,12 +202,11 @@ class Owners:
 
     async def begin_move(self, name: TrackerName, before: Owner, epoch: int, writer: str) -> Owner:
         """Fence the owner by name; its ledgers come next. The records stay where they are. Raises OwnerChanged."""
-        also: list[Operation] = []
+        leaving = self._listed(before.instance, LEAVING, name)
+        taker = json.dumps([self.instance, *name]).encode()
+        also: list[Operation] = [SetValue(leaving, taker)]
         if not before.moving:
-            also = [
-                Delete(self._listed(before.instance, TRACKERS, name)),
-                Create(self._listed(before.instance, LEAVING, name)),
-            ]
+            also = [Delete(self._listed(before.instance, TRACKERS, name)), Create(leaving, taker)]
         return await self._change(name, replace(before, epoch=epoch, writer=writer, moving=True), also)
 
     async def end_move(self, name: TrackerName, moving: Owner) -> Owner:

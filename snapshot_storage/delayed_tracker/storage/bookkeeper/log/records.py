@@ -26,13 +26,13 @@ async def read_records(
             continue
         entries = await ledgers.items(part.ledger_id, part.first_entry, part.last_entry)
         items = [item for entry in entries for item in entry or () if content.name_of(part.ledger_id, item) == name]
-        for record in _records_of(part, items):
+        for record in records_of(part, items):
             if record.number > after:
                 yield record
 
 
-def _records_of(part: Part, items: Sequence[Item]) -> Iterator[LoggedRecord]:
-    """Yield the records of a part: whole ones, or the one that is in pieces, if all of them are there."""
+def records_of(part: Part, items: Sequence[Item]) -> Iterator[LoggedRecord]:
+    """Yield the records of a part from the items that its tracker has in its entries: whole ones, or the one that is in pieces, if all of them are there."""
     pieces: list[bytes] = []
     for item in items:
         if isinstance(item, Records) and item.first_number == part.first_number:
