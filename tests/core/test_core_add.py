@@ -238,6 +238,24 @@ def test_an_index_that_fails_to_persist_stays_in_memory_and_is_tried_again():
     assert shell.drain() == [(LATER_MS, 1, 1)]
 
 
+def test_a_store_that_fails_again_and_again_is_tried_ever_later():
+    """Eight times the back-off at most; once it was stored, the next bucket begins anew."""
+    shell = Shell.with_limits(TrackerLimits(strict=True, retry_backoff_ms=10))
+    shell.add((LATER_MS, 1, 0))
+    shell.core.seal_mutable_bucket(shell.now)
+    for pause_ms in (10, 20, 40, 80, 80):
+        shell.fail_store()
+        shell.pass_time(pause_ms - 1)
+        assert shell.asked(StoreSnapshot) == []
+        shell.pass_time(1)
+    shell.store()
+    shell.add((LATER_MS, 2, 0))
+    shell.core.seal_mutable_bucket(shell.now)
+    shell.fail_store()
+    shell.pass_time(10)
+    assert len(shell.asked(StoreSnapshot)) == 1
+
+
 @pytest.mark.parametrize("cancelled_count", [0, 1, 3])
 def test_what_is_nearly_due_stays_loaded_when_it_is_stored(cancelled_count):
     """Rows that are nearly due and still tracked stay loaded, and no others."""

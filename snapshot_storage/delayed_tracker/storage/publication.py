@@ -130,11 +130,19 @@ class Publication:
         Raises:
             SnapshotConflict: the catalogue has a newer epoch; nothing changed, and the new snapshots are deleted. Or an
                 attempt whose answer was lost was applied before that epoch: then they belong to the new owner.
-            StorageError: the write failed or its answer was lost; it is undone now or with the next write.
+            StorageError: the write failed or its answer was lost; it is undone now or with the next write. Or nothing
+                could be written yet, and the new snapshots are deleted.
         """
         ids = [entry.bucket_id for entry in entries]
         try:
-            await self.replace(remove=[*remove, *ids], add=entries, epoch=epoch, mark=mark)
+            await self.until_writable()
+        except StorageError as error:
+            if isinstance(error, SnapshotConflict):
+                self.fenced(epoch, error)
+            await self.delete(ids)
+            raise
+        try:
+            await self._write(remove=[*remove, *ids], add=entries, epoch=epoch, mark=mark)
         except SnapshotConflict as error:
             self.fenced(epoch, error)
             await self._delete_unnamed(ids)
@@ -174,6 +182,9 @@ class Publication:
             return
         await self.delete(bucket_ids)
 
+    async def until_writable(self) -> None:
+        """Return when the catalogue may be written; a subclass may wait. Raises StorageError: nothing was written."""
+
     async def replace(
         self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: Mark | None = None
     ) -> None:
@@ -181,6 +192,12 @@ class Publication:
 
         A repetition is harmless: the buckets to add are removed first.
         """
+        await self.until_writable()
+        await self._write(remove=remove, add=add, epoch=epoch, mark=mark)
+
+    async def _write(
+        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: Mark | None
+    ) -> None:
         undone = dict(self.undoing)
         removed = sorted(bucket_id for bucket_id, entry in undone.items() if entry is None)
         restored_mark = self._undoing_mark

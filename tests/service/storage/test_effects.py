@@ -10,7 +10,14 @@ from delayed_tracker.core.values.verb_results import BucketState
 from delayed_tracker.service.errors import PollEnded, TrackerNotOpen
 from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.operations.clearing import clear_tracker
-from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotNotFound, StorageUnavailable
+from delayed_tracker.storage.errors import (
+    LogBroken,
+    SnapshotConflict,
+    SnapshotCorrupt,
+    SnapshotNotFound,
+    StorageUnavailable,
+)
+from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.shell import (
     KEY,
     OTHER,
@@ -96,7 +103,7 @@ async def test_a_bucket_that_cannot_be_stored_stays_in_memory_and_is_tried_again
     assert _states(host)[0] is BucketState.SEALING
     assert len(rows(await host.poll(epoch, max_count=3, wait_ms=0, lease_ms=0))) == 3
     del storage.before["create_bucket_snapshot"]
-    await elapse(clock, 1_000)
+    await elapse(clock, 5_000)
     assert _states(host)[0] is BucketState.SEALED
     assert len(rows(await host.poll(epoch, max_count=9, wait_ms=0, lease_ms=0))) == 2
 
@@ -415,6 +422,50 @@ class _HeldExecutor:
 
     def shutdown(self, *, wait, cancel_futures):
         assert not self._waiting
+
+
+class _FailingLog(MemoryAddLog):
+    """An add log whose commits fail while it has an error."""
+
+    error = None
+
+    async def append(self, parts, *, writer):
+        if self.error is not None:
+            raise self.error
+        return await super().append(parts, writer=writer)
+
+
+@pytest.mark.parametrize("error", [LogBroken("fsync failed"), _down()], ids=["broken", "away"])
+@pytest.mark.parametrize("fails", ["before", "meanwhile"])
+async def test_no_snapshot_is_left_while_the_add_log_fails(clock, storage, error, fails):
+    """The catalogue may not name it: it is not stored, or deleted at once if the log has failed since it was."""
+    log = _FailingLog()
+    registry = make_registry(storage, clock, add_log=log)
+    await registry.start()
+    epoch = (await registry.open(KEY, owner="tests", mark_delete=None)).epoch
+    host = registry.host(KEY)
+
+    async def fail(*_args, **_kwargs):
+        if log.error is None:
+            log.error = error
+            host.add(epoch, indexes(clock.now_ms(), (3, 0, FAR_MS)))
+
+    storage.after["create_bucket_snapshot"] = fail
+    if fails == "before":
+        log.error = error
+    _seal_one(host, epoch, clock)
+    await elapse(clock, 120_000)
+    assert host.counters.snapshots_failed > 3
+    assert storage.calls.count("create_bucket_snapshot") == (fails == "meanwhile")
+    assert await _stored_ids(storage) == await _catalogued_ids(storage) == []
+    log.error = None
+    del storage.after["create_bucket_snapshot"]
+    await elapse(clock, 60_000)
+    is_stored = isinstance(error, StorageUnavailable)
+    assert len(await _catalogued_ids(storage)) == len(await _stored_ids(storage)) == is_stored
+    closing = asyncio.create_task(registry.close())
+    await elapse(clock, 60_000)
+    await closing
 
 
 async def test_a_conflict_deletes_the_object_at_once(opened, clock, storage):

@@ -46,6 +46,7 @@ class Reported:
     merged: list = field(default_factory=list)
     failed: list = field(default_factory=list)
     fenced: list = field(default_factory=list)
+    log_error: StorageUnavailable | None = None
 
     def apply(self, result):
         match result:
@@ -63,7 +64,8 @@ class Reported:
         return tracked
 
     async def until_logged(self):
-        pass
+        if self.log_error is not None:
+            raise self.log_error
 
     def catalogue_fenced(self, epoch):
         self.fenced.append(epoch)
@@ -275,6 +277,16 @@ async def test_a_merge_that_the_core_has_forgotten_is_taken_back():
     assert await bench.catalogued() == before
     assert await bench.stored_ids() == [source.bucket_id for source in sources]
     assert bench.counters.results_forgotten == 1
+
+
+async def test_nothing_is_merged_while_the_add_log_fails():
+    """The catalogue could not name the merged snapshot: none is stored."""
+    bench = Bench()
+    sources = await _two(bench)
+    bench.results.log_error = StorageUnavailable("the add log is away")
+    await bench.perform(bench.effect(*sources))
+    assert bench.results.failed == [((), False)]
+    assert await bench.stored_ids() == [source.bucket_id for source in sources]
 
 
 async def test_a_merge_under_an_old_epoch_is_fenced():

@@ -26,6 +26,8 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
 
 _DOUBLINGS_MAX: Final = 8
+_STORE_DOUBLINGS_MAX: Final = 3
+"""Fewer, because a storage that works again should soon have what is only in memory."""
 """Times that a pause before another attempt is doubled: 1 s becomes four minutes."""
 
 
@@ -116,7 +118,7 @@ class BucketLifecycle:
         if bucket is None:
             return False
         bucket.bits.end_loan()
-        bucket.store_failed = False
+        bucket.store_failures = 0
         state = self._state
         state.heap.drop_bucket(bucket.key)
         snapshot = self._new_snapshot(bucket_id, sealed, snapshot_bytes, now)
@@ -161,14 +163,14 @@ class BucketLifecycle:
         self.retire_if_drained(bucket)
 
     def snapshot_failed(self, effect_id: int, now: Instant) -> bool:
-        """Keep the bucket in memory and retry later, with the content that is left then."""
+        """Keep the bucket in memory and retry later, ever later up to some seconds, with the content that is left then."""
         bucket = self._stores.pop(effect_id, None)
         if bucket is None:
             return False
         bucket.bits.end_loan()
-        bucket.store_failed = True
         self._state.counters.effects_failed += 1
-        self._retry_later(bucket, now)
+        self._retry_later(bucket, now, doublings=min(bucket.store_failures, _STORE_DOUBLINGS_MAX))
+        bucket.store_failures += 1
         self.retire_if_drained(bucket)
         return True
 
@@ -177,7 +179,7 @@ class BucketLifecycle:
         """Positions in memory because their snapshot could not be stored. O(seals that are not stored yet)."""
         if not self._stores and not self._retries:
             return 0
-        return sum(len(bucket.bits) for bucket in self._storing() if bucket.store_failed)
+        return sum(len(bucket.bits) for bucket in self._storing() if bucket.store_failures)
 
     def _storing(self) -> list[Bucket]:
         """Return the buckets whose store is in flight or waits for a retry."""

@@ -143,8 +143,8 @@ class Bucket:
     """True while a merge reads its snapshot: the snapshot must stay until the merge has ended."""
     snapshot_lost: bool = False
     """True if its snapshot is missing or corrupt: the rest of its content is in memory only."""
-    store_failed: bool = False
-    """True if its snapshot could not be stored: it stays in memory until a retry succeeds."""
+    store_failures: int = 0
+    """Times that its snapshot could not be stored, one after the other: it stays in memory until a retry succeeds."""
 
     def lies_outside(self, lowest: Position, highest: Position) -> bool:
         """Return True if the bucket certainly has nothing from ``lowest`` to ``highest``.

@@ -236,6 +236,20 @@ class EffectRunner:
             self._counters.snapshots_corrupt += 1
         self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=bucket_id)
 
+    async def _is_writable(self, epoch: int) -> bool:
+        """Wait until the catalogue may be written: while it may not, a snapshot would be stored in vain at each attempt.
+
+        Returns: False if the tracker is not this process's any more.
+        Raises:
+            StorageError: try again later.
+        """
+        try:
+            await self.writer.until_writable()
+        except SnapshotConflict as error:
+            self.writer.fenced(epoch, error)
+            return False
+        return True
+
     # -- store -------------------------------------------------------------------------------------------------------
 
     async def _store(self, effect: StoreSnapshot, begun_ms: float) -> None:
@@ -248,10 +262,12 @@ class EffectRunner:
                 self._note_forgotten(known=self._results.apply(SnapshotFailed(effect.effect_id)))
 
     async def _store_and_report(self, effect: StoreSnapshot, begun_ms: float) -> bool:
-        prepared = await self._access.offload(
-            prepare, effect.frozen, self._limits.snapshot_codec, self._access.entry_bytes_max
-        )
         try:
+            if not await self._is_writable(effect.epoch):
+                return False
+            prepared = await self._access.offload(
+                prepare, effect.frozen, self._limits.snapshot_codec, self._access.entry_bytes_max
+            )
             ids = await self._create_all(prepared, effect.epoch)
         except StorageError as error:
             self.writer.failed(STORE_FAILED, error, position_count=len(effect.frozen))
@@ -325,6 +341,8 @@ class EffectRunner:
     async def _merge_and_report(self, effect: MergeSnapshots, begun_ms: float) -> bool:
         source_ids = tuple(source.bucket_id for source in effect.sources)
         try:
+            if not await self._is_writable(effect.epoch):
+                return False
             merged = await self._write_merged(effect)
         except SnapshotTooLarge as error:
             raise MergeTooLarge(error.message) from error

@@ -135,17 +135,35 @@ class SnapshotWriter(Publication):
             consumed=consumed,
         )
 
-    async def replace(
-        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: Mark | None = None
-    ) -> None:
-        """Write to the catalogue, but only what the add log has.
+    async def until_writable(self) -> None:
+        """Return when the add log has every change: nothing else may be written to the catalogue.
 
         A position that has moved from a bucket to memory must not leave the catalogue before the log has it, nor before
         the catalogue knows that its snapshots lack it.
         """
-        mark = mark or self.stored_through()
         await self._results.until_logged()
-        await super().replace(remove=remove, add=add, epoch=epoch, mark=mark)
+
+    async def publish(
+        self,
+        entries: Sequence[CatalogueEntry],
+        *,
+        remove: Sequence[int] = (),
+        replaced: Sequence[CatalogueEntry] = (),
+        epoch: int,
+        mark: Mark | None = None,
+        replaced_mark: LogMark | None = None,
+    ) -> None:
+        """Publish as the base class does, and record how far the dispatcher's claim is covered by snapshots."""
+        mark = mark or self.stored_through()
+        await super().publish(
+            entries, remove=remove, replaced=replaced, epoch=epoch, mark=mark, replaced_mark=replaced_mark
+        )
+
+    async def replace(
+        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: Mark | None = None
+    ) -> None:
+        """Write to the catalogue, and record how far the dispatcher's claim is covered by snapshots."""
+        await super().replace(remove=remove, add=add, epoch=epoch, mark=mark or self.stored_through())
 
     def stored_through(self, storing_id: int | None = None) -> StoredThrough | None:
         """Return what a commit records of the claim that its snapshots cover; None if there is no add log.
@@ -249,7 +267,7 @@ class SnapshotWriter(Publication):
                 await self.complete_undo(epoch)
                 consumption = look()
                 gone, mark = consumption.gone, consumption.mark
-                await self._results.until_logged()
+                await self.until_writable()
                 # A catalogue of thousands of buckets has megabytes of summaries. Most checkpoints while messages are
                 # added record only how far the log may be cut.
                 moved: list[CatalogueEntry] = []
