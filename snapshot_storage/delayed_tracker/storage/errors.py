@@ -38,6 +38,11 @@ class SnapshotConflict(StorageError):
 
     reason = "SNAPSHOT_CONFLICT"
 
+    def __init__(self, message: str, *, epoch: int | None = None) -> None:
+        super().__init__(message)
+        self.epoch = epoch
+        """The epoch on record, if it is known: a higher one is not refused."""
+
 
 class StorageInUse(StorageError):
     """Another process has this storage open. Stop it, or give this one another path."""

@@ -150,9 +150,13 @@ def require_epoch(catalogue: str, epoch_now: int, writer_now: str, epoch: int, w
         writer: the present writer.
     """
     if epoch < epoch_now:
-        raise SnapshotConflict(f"{catalogue} is at epoch {epoch_now}, not {epoch}; open the tracker again")
+        raise SnapshotConflict(
+            f"{catalogue} is at epoch {epoch_now}, not {epoch}; open the tracker again", epoch=epoch_now
+        )
     if epoch == epoch_now and writer and writer_now and writer != writer_now:
-        raise SnapshotConflict(f"epoch {epoch} of {catalogue} belongs to another writer; open the tracker again")
+        raise SnapshotConflict(
+            f"epoch {epoch} of {catalogue} belongs to another writer; open the tracker again", epoch=epoch_now
+        )
 
 
 class BucketSnapshotStorage(Protocol):

@@ -11,6 +11,7 @@ from delayed_tracker.storage.errors import StorageUnavailable
 from delayed_tracker.storage.memory_log import MemoryAddLog
 from tests.service.harness.registry_life import after_a_kill, closed_in_time, down, fill, open_tracker, restarted
 from tests.service.harness.shell import KEY, ControlledStorage, Gate, bucketful, elapse, failing, make_registry, settle
+from tests.simulation.durable_world import SharedByProcesses
 
 
 async def test_clear_is_durable_and_raises_the_epoch(registry, storage, clock):
@@ -172,6 +173,54 @@ async def test_an_owner_who_comes_before_a_reset_is_recorded_loses_nothing(stora
     await again.close()
     storage.open_gates()
     await closed_in_time(registry, clock)
+
+
+@pytest.mark.parametrize(
+    ("remove", "names_epoch"), [(delete_tracker, True), (delete_tracker, False), (clear_tracker, True)]
+)
+async def test_another_process_ends_what_died_between_log_and_catalogue(storage, clock, remove, names_epoch):
+    """The epoch that the dead process has left in the log alone is passed over."""
+    log = MemoryAddLog()
+    registry = make_registry(storage, clock, add_log=log)
+    await registry.start()
+    host, opened = await open_tracker(registry)
+    await fill(host, opened.epoch, clock)
+    await registry.close_tracker(KEY, opened.epoch)
+    storage.before["replace"] = failing(*[down()] * 1_000)
+    dying = asyncio.create_task(remove(registry, KEY, opened.epoch))
+    await elapse(clock, 60_000)
+    assert isinstance(dying.exception(), StorageUnavailable)
+    storage.before.clear()
+    again = await restarted(registry, storage, clock, add_log=log, seed=1)
+    await remove(again, KEY, opened.epoch if names_epoch else None)
+    assert await storage.inner.list_bucket_snapshots(*KEY) == []
+    assert again.begun_deletions == {}
+    _, later = await open_tracker(again)
+    assert later.recovered_count == 0
+    await again.close()
+
+
+async def test_a_clear_does_not_take_a_tracker_from_who_opens_it_meanwhile(storage, clock):
+    """The log has the epoch of an owner whom the catalogue knows: the clear is refused."""
+    log = ControlledStorage(MemoryAddLog())
+    registry = make_registry(storage, clock, add_log=log)
+    await registry.start()
+    _, opened = await open_tracker(registry)
+    await registry.close_tracker(KEY, opened.epoch)
+    other = make_registry(SharedByProcesses(storage.inner), clock, add_log=SharedByProcesses(log.inner), seed=1)
+    await other.start()
+    log.before["take_over"] = gate = Gate()
+    clearing = asyncio.create_task(clear_tracker(registry, KEY, opened.epoch))
+    await settle()
+    assert gate.held_count == 1
+    host, owned = await open_tracker(other)
+    gate.open()
+    with pytest.raises(Fenced):
+        await clearing
+    host.add(owned.epoch, bucketful(clock.now_ms(), 1))
+    await host.until_durable()
+    for each in (other, registry):
+        await each.close()
 
 
 @pytest.mark.parametrize("is_loaded", [False, True])

@@ -1,15 +1,28 @@
 """Two processes over one storage, as a storage on the network allows: each epoch has exactly one owner."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from delayed_tracker.core.values.columns import IndexColumns, PositionColumns
 from delayed_tracker.service.errors import TrackerNotOpen
+from delayed_tracker.service.limits import ServiceLimits
 from delayed_tracker.service.operations.clearing import clear_tracker
 from delayed_tracker.storage.errors import SnapshotConflict
 from delayed_tracker.storage.memory_log import MemoryAddLog
-from tests.service.harness.shell import KEY, ControlledStorage, Gate, bucketful, indexes, make_registry, settle
+from tests.service.harness.shell import (
+    KEY,
+    OTHER,
+    TINY,
+    ControlledStorage,
+    Gate,
+    bucketful,
+    elapse,
+    indexes,
+    make_registry,
+    settle,
+)
 
 FAR_MS = 1_000_000
 
@@ -129,3 +142,50 @@ async def test_an_answer_that_changes_nothing_is_given_by_the_owner_alone(clock,
         await host.until_durable()
     await first.close()
     await second.close()
+
+
+class _OneInstancesLog(_SharedStorage):
+    """A log of several instances, as one of them sees it: the extent of a tracker that another one has is not its own."""
+
+    elsewhere = frozenset()
+
+    async def extents(self):
+        return [extent for extent in await self.inner.extents() if (extent.topic, extent.cursor) not in self.elsewhere]
+
+
+async def test_a_full_log_takes_no_tracker_from_another_process(storage, clock):
+    """What a process counts of a tracker that it has lost is forgotten when it makes room; the new owner goes on."""
+    log = MemoryAddLog()
+    await log.start()
+    here_log = _OneInstancesLog(log)
+    limits = replace(TINY, min_index_count_per_bucket=10**6, mutable_indexes_max=10**6, late_indexes_max=10**6)
+    room = ServiceLimits(add_log_bytes_max=4_000)
+    here = make_registry(storage, clock, limits=limits, service_limits=room, add_log=here_log)
+    there = make_registry(_SharedStorage(storage.inner), clock, limits=limits, add_log=_SharedStorage(log), seed=1)
+    for registry in (here, there):
+        await registry.start()
+
+    async def add(registry, key, epoch, ledger, count):
+        host = registry.host(key)
+        added = [(clock.now_ms() + FAR_MS + entry * 7_919 % 100_000, ledger, entry) for entry in range(count)]
+        host.add(epoch, IndexColumns.of(added))
+        await host.until_durable()
+
+    epoch = (await here.open(KEY, owner="here", mark_delete=None)).epoch
+    await add(here, KEY, epoch, 1, 350)
+    taken = (await there.open(KEY, owner="there", mark_delete=None)).epoch
+    here_log.elsewhere = frozenset({KEY})
+    with pytest.raises(SnapshotConflict):
+        await add(here, KEY, epoch, 2, 5)
+    await elapse(clock, 1_000)
+    lost_bytes = here.log_keeper.unloaded[KEY]
+    assert here.log.log_bytes == lost_bytes > 0
+    epoch = (await here.open(OTHER, owner="here", mark_delete=None)).epoch
+    await add(here, OTHER, epoch, 1, 150)
+    await elapse(clock, 3_000)
+    assert KEY not in here.log_keeper.unloaded
+    assert (await storage.inner.list(*KEY)).epoch == taken
+    await add(there, KEY, taken, 3, 5)
+    for registry in (here, there):
+        await registry.close()
+    await log.close()

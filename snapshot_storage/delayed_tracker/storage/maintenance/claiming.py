@@ -52,7 +52,8 @@ async def claim_tracker(
 ) -> Claimed:
     """Record a new epoch, so that no earlier owner can change what is read next.
 
-    If two processes choose the same epoch at the same time, the storage refuses the second, which tries the next epoch.
+    If two processes choose the same epoch at the same time, the storage refuses the second, which tries the next epoch,
+    above the one that refused it.
     So the process that claims last owns the tracker.
 
     Args:
@@ -76,9 +77,10 @@ async def claim_tracker(
             if log is not None:
                 extent = await attempt(partial(log.take_over, *tracker, epoch=epoch, writer=writer))
             break
-        except SnapshotConflict:
+        except SnapshotConflict as error:
             if not attempts_left:
                 raise
+            above = max(above, error.epoch or 0)  # of a log that is far ahead of a catalogue from a backup, too
             state = await attempt(partial(storage.list, *tracker))
     if state_after is None:
         # Read again: the earlier owner could commit until the new epoch was recorded.

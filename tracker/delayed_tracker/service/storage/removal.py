@@ -47,13 +47,13 @@ class TrackerRemoval:
         """
         state = await self._stored.state_at(epoch)
         cleared = await self._tracked_count(state)
-        extent = await self._stored.take_over(epoch + 1)
+        own_epoch, extent = await self._stored.take_over_above(state)
         await self._stored.delete_all(
-            state, extent, epoch=epoch + 1, mark_delete=state.mark_delete_in_force if reset_to is None else reset_to
+            state, extent, epoch=own_epoch, mark_delete=state.mark_delete_in_force if reset_to is None else reset_to
         )
-        return epoch + 1, cleared
+        return own_epoch, cleared
 
-    async def delete(self, epoch: int | None, begun: dict[TrackerKey, int]) -> Deleted:
+    async def delete(self, epoch: int | None, begun: dict[TrackerKey, tuple[int, int]]) -> Deleted:
         """Delete everything of the tracker and its place in the catalogue.
 
         The epoch that fences late writers stays on record. A deletion that failed may be repeated; one that this process has not
@@ -61,25 +61,25 @@ class TrackerRemoval:
 
         Args:
             epoch: the last owner's epoch; None deletes the tracker at any epoch.
-            begun: epochs of the deletions of this process that have begun and not ended; this one is added meanwhile.
+            begun: the epoch before, and that of the deletion, of those of this process that have begun and not ended; this one
+                is added meanwhile.
         Raises:
             Fenced: the catalogue has another epoch than ``epoch``.
             StorageUnavailable: some snapshots may remain; try again.
         """
         state = await self._stored.state()
         position_count = await self._tracked_count(state)
-        is_forgotten = False
-        if epoch is None or epoch == state.epoch:
-            own_epoch = state.epoch + 1
-        elif epoch == state.epoch - 1 and begun.get(self._key) == state.epoch:
-            own_epoch = state.epoch
-        elif epoch == state.epoch - 1 and await self._is_forgotten():
-            own_epoch, is_forgotten = state.epoch, True
-        else:
+        is_last = epoch is None or epoch == state.epoch
+        own_epoch = state.epoch + is_last
+        is_begun = begun.get(self._key) == (epoch, state.epoch)
+        if not is_last and not is_begun and not (epoch == state.epoch - 1 and await self._is_forgotten()):
             raise self._stored.fenced(epoch, state)
-        if state.epoch and not is_forgotten:
-            begun[self._key] = own_epoch
-            extent = await self._stored.take_over(own_epoch)
+        if state.epoch and (is_last or is_begun):
+            if is_last:
+                own_epoch, extent = await self._stored.take_over_above(state)
+                begun[self._key] = state.epoch, own_epoch
+            else:
+                extent = await self._stored.take_over(own_epoch)
             if extent is not None or self._stored.void_mark(state, None) != state.log_mark:
                 # First, and in the same epoch: records that outlived the entries would be applied to nothing.
                 await self._stored.delete_all(state, extent, epoch=own_epoch, mark_delete=state.mark_delete_in_force)

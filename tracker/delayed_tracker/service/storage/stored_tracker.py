@@ -13,7 +13,8 @@ from delayed_tracker.service.errors import Fenced, TrackerKey, TrackerNotOpen
 from delayed_tracker.service.storage.access import StorageAccess
 from delayed_tracker.storage.add_log import LogExtent
 from delayed_tracker.storage.concurrent import all_answers
-from delayed_tracker.storage.errors import StorageError
+from delayed_tracker.storage.errors import SnapshotConflict, StorageError
+from delayed_tracker.storage.maintenance.claiming import CLAIM_ATTEMPTS_MAX
 from delayed_tracker.storage.protocol import NO_LOG, CatalogueState, LogMark
 
 Answer = TypeVar("Answer")
@@ -75,6 +76,31 @@ class StoredTracker:
         if log is None:
             return None
         return await self.attempt(lambda: log.take_over(*self._key, epoch=epoch, writer=self._access.writer))
+
+    async def take_over_above(self, state: CatalogueState) -> tuple[int, LogExtent | None]:
+        """Fence the add log under the epoch after the catalogue's, before the catalogue has it.
+
+        A process that has done the same, and has died before it wrote to the catalogue, has left its epoch in the log: then
+        the next one is taken, as long as the catalogue shows that nobody has opened the tracker.
+
+        Returns:
+            the epoch, and what the log has; None if there is none.
+        Raises:
+            Fenced: the catalogue has another epoch now.
+            SnapshotConflict: other processes keep writing newer epochs.
+            StorageUnavailable: try again.
+        """
+        epoch = state.epoch + 1
+        for attempts_left in reversed(range(CLAIM_ATTEMPTS_MAX)):
+            try:
+                return epoch, await self.take_over(epoch)
+            except SnapshotConflict as error:
+                if error.epoch is None or not attempts_left:
+                    raise
+                epoch = error.epoch + 1
+            if (now := await self.state()).epoch != state.epoch:
+                raise self.fenced(state.epoch, now)
+        raise AssertionError("the last attempt returns or raises")
 
     def void_mark(self, state: CatalogueState, extent: LogExtent | None) -> LogMark:
         """Return the mark under which no record and no claim counts, of this log or of another."""

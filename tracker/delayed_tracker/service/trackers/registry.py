@@ -173,8 +173,8 @@ class TrackerRegistry:
         )
         self._closings: dict[TrackerKey, asyncio.Task[None]] = {}
         self._removals: dict[TrackerKey, asyncio.Task[Any]] = {}
-        self.begun_deletions: dict[TrackerKey, int] = {}
-        """Epochs of deletions that have begun and not ended; one that failed stays until it is repeated or opened."""
+        self.begun_deletions: dict[TrackerKey, tuple[int, int]] = {}
+        """Epochs before and of deletions that have begun and not ended; one that failed stays until it is repeated or opened."""
         self._use_counts: Counter[TrackerKey] = Counter()
         """Operations that use a tracker, opened or not."""
         self._background: set[asyncio.Task[None]] = set()
@@ -518,9 +518,9 @@ class TrackerRegistry:
     async def _relieve_log(self, key: TrackerKey) -> None:
         """Store what the add log has of a tracker that nobody has open. It is closed afterwards, which cuts the log.
 
-        Records of a tracker that another instance has taken over are void, and are cut at once.
+        Records of a tracker that another instance has taken over are void, and are cut at once; or they are that one's.
         """
-        if await self._cut_void_records(key):
+        if await self._is_without_records(key):
             return
         with self.in_use(key):
             host = await self.load(key)
@@ -529,16 +529,21 @@ class TrackerRegistry:
         if (closing := self._closings.get(key)) is not None:
             await asyncio.wait([closing])
 
-    async def _cut_void_records(self, key: TrackerKey) -> bool:
+    async def _is_without_records(self, key: TrackerKey) -> bool:
+        """Return True if this instance's log has nothing more of a tracker that is not open; void records are cut."""
         access = self._shared.access
         assert self.log is not None
         # Before the catalogue is read: what is logged after an open here, meanwhile, has higher numbers.
         extents = await self.log.log.extents()
-        through = max((extent.last_number for extent in extents if (extent.topic, extent.cursor) == key), default=0)
-        state = await access.attempt(lambda: self.storage.list(*key), self.unloaded_counters)
-        if key in self._hosts or state.log_mark.log in {"", access.log_id}:
+        through = max((extent.last_number for extent in extents if (extent.topic, extent.cursor) == key), default=None)
+        if through is not None:
+            state = await access.attempt(lambda: self.storage.list(*key), self.unloaded_counters)
+            if key in self._hosts or state.log_mark.log in {"", access.log_id}:
+                return False
+            await self.log.log.cut([(*key, through)])
+        elif key in self._hosts:
             return False
-        await self.log.log.cut([(*key, through)])
+        # Without an extent, a log that instances share has the records for another one, from which an open would take them.
         self.log_emptied(key)
         return True
 
