@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from delayed_tracker.core.values.columns import Position
-from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, StorageUnavailable
+from delayed_tracker.storage.errors import SnapshotConflict, SnapshotCorrupt, SnapshotTooLarge, StorageUnavailable
 from delayed_tracker.storage.objects.documents import ObjectBlobs, ObjectDocuments
 from delayed_tracker.storage.protocol import CatalogueEntry
+from delayed_tracker.storage.shared import catalogue, parts
 from delayed_tracker.storage.shared.catalogue import SharedCatalogue
 from delayed_tracker.storage.shared.parts import PARTS_MAX
 from delayed_tracker.storage.testing.contract_tools import entry_of
@@ -191,6 +192,33 @@ async def test_large_values_are_in_parts_of_which_there_are_few():
         await process.replace(remove=[entry.bucket_id])
     await process.catalogue.finish()
     assert process.blobs() == []
+
+
+async def test_a_part_ends_before_it_is_too_large_to_be_read(monkeypatch: pytest.MonkeyPatch):
+    """Values of one commit are in several parts then, which no later commit reads or writes again."""
+    monkeypatch.setattr(parts, "PART_BYTES_MAX", 10 * KIB, raising=False)
+    process = Process()
+    entries = [with_summary(number, 3 * KIB) for number in range(1, 61)]
+    await process.replace(*entries)
+    assert max(len(process.store.content[key]) for key in process.blobs()) <= 10 * KIB
+    assert len(process.blobs()) > PARTS_MAX
+    assert sorted(await process.entries(), key=lambda entry: entry.bucket_id) == entries
+    await process.catalogue.finish()
+    process.faults.counts.clear()
+    await process.replace(entry_of(100))
+    await process.catalogue.finish()
+    assert process.faults.counts == {"write": 1}
+
+
+async def test_a_value_that_could_not_be_read_back_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """The catalogue stays as it was, and takes what comes next."""
+    monkeypatch.setattr(catalogue, "BLOB_BYTES_MAX", 5 * KIB, raising=False)
+    process = Process()
+    await process.replace(with_summary(1, KIB))
+    with pytest.raises(SnapshotTooLarge, match=r"6144 bytes, and one of more than 5120 could not be read back"):
+        await process.replace(with_summary(2, 6 * KIB))
+    await process.replace(with_summary(3, KIB))
+    assert await process.entries() == (with_summary(1, KIB), with_summary(3, KIB))
 
 
 async def test_a_part_that_is_mostly_unused_is_written_anew():

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from delayed_tracker.storage.errors import SnapshotCorrupt, StorageUnavailable
-from delayed_tracker.storage.shared.document_store import StoredDocument
+from delayed_tracker.storage.shared.document_store import BLOB_BYTES_MAX, StoredDocument
 
 SMALL_BYTES_MAX: Final = 16 * 1024 * 1024
 """Size of an object that is read as a whole; documents have 256 KiB and what a few trackers need beyond that."""
-RANGE_BYTES_MAX: Final = 256 * 1024 * 1024
+RANGE_BYTES_MAX: Final = BLOB_BYTES_MAX
 """Size of what one read of a range returns."""
 LISTED_MAX: Final = 2_000_000
 """Objects of one listing."""

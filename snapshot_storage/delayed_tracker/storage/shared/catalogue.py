@@ -22,6 +22,7 @@ from delayed_tracker.core.values.errors import DelayedTrackerError
 from delayed_tracker.storage.errors import (
     SnapshotCorrupt,
     SnapshotNotFound,
+    SnapshotTooLarge,
     StorageError,
     StorageFormatUnsupported,
     StorageUnavailable,
@@ -29,7 +30,13 @@ from delayed_tracker.storage.errors import (
 from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, Mark
 from delayed_tracker.storage.shared.changes import Call, applied
 from delayed_tracker.storage.shared.document import EARLIER_MAX, Document, Part, encode_body, encode_head
-from delayed_tracker.storage.shared.document_store import BlobStore, DocumentStore, NamesSnapshots, Stale
+from delayed_tracker.storage.shared.document_store import (
+    BLOB_BYTES_MAX,
+    BlobStore,
+    DocumentStore,
+    NamesSnapshots,
+    Stale,
+)
 from delayed_tracker.storage.shared.names import tracker_of, tracker_path
 from delayed_tracker.storage.shared.parts import merged, packing_for, to_merge, value_of, without_unused
 from delayed_tracker.storage.shared.reading import (
@@ -348,9 +355,10 @@ class _Commit:
         if merge := to_merge(document):
             contents = await self._contents(merge)
             document = without_unused(merged(document, merge, contents, packing))
-        if packing.values:
-            pointer = await self._put(document.epoch, packing.content)
-            document = replace(document, parts=(*document.parts, Part(packing.number, packing.length, pointer)))
+        for new in packing.parts:
+            pointer = await self._put(document.epoch, new.content)
+            document = replace(document, parts=(*document.parts, Part(new.number, new.length, pointer)))
+        if packing.parts:
             document = without_unused(document)
         earlier = (known.document.write_id, *known.document.earlier)[:EARLIER_MAX] if known.version else ()
         document = replace(document, write_id=self._write_id(), earlier=earlier)
@@ -363,6 +371,12 @@ class _Commit:
         return content, KnownDocument(document, None, body_pointer, len(content) + len(body)), accepted
 
     async def _put(self, epoch: int, content: bytes) -> bytes:
+        if len(content) > BLOB_BYTES_MAX:
+            topic, cursor = self._tracker
+            raise SnapshotTooLarge(
+                f"a value in the catalogue of {topic!r}, {cursor!r} would have {len(content)} bytes, and one of more than "
+                f"{BLOB_BYTES_MAX} could not be read back; make smaller buckets"
+            )
         pointer = await self._blobs.put(*self._tracker, epoch, content)
         self.written.add(pointer)
         return pointer

@@ -5,9 +5,12 @@ that a late one cannot undo what was written after it.
 """
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from delayed_tracker.core.values.errors import DelayedTrackerError
+
+BLOB_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Size up to which every store returns a blob."""
 
 
 class Stale(DelayedTrackerError):
@@ -76,7 +79,10 @@ class BlobStore(Protocol):
     """Blobs of trackers: written once, read many times. All operations may raise StorageUnavailable."""
 
     async def put(self, topic: str, cursor: str, epoch: int, content: bytes) -> bytes:
-        """Store a blob durably and return its pointer, of 64 bytes at most, which is never used again."""
+        """Store a blob of up to ``BLOB_BYTES_MAX`` bytes durably.
+
+        Returns: its pointer, of 64 bytes at most, which is never used again.
+        """
         ...
 
     async def get(self, topic: str, cursor: str, pointer: bytes) -> bytes:
