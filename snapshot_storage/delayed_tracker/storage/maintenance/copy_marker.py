@@ -80,7 +80,8 @@ async def begin_copy(storage: SnapshotStore, url: str, source: str, attempt: Att
         raise InvalidInput(
             "--to", url, f"it is an unfinished copy of {found[0]}; go on with that one, or give an empty storage"
         )
-    trackers = await attempt(storage.trackers)
+    # A run that ended before it had marked the target has left its claim of the mark.
+    trackers = set(await attempt(storage.trackers)) - {MARKER}
     if found is None and trackers:
         raise InvalidInput("--to", url, "it has trackers; give an empty storage, or one whose copy was interrupted")
     run = f"copy-run-{uuid4().hex}"

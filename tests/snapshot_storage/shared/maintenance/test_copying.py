@@ -19,7 +19,8 @@ from delayed_tracker.storage.errors import (
     StorageUnavailable,
 )
 from delayed_tracker.storage.maintenance.checking import check_storage
-from delayed_tracker.storage.maintenance.copy_marker import MARKER, require_no_unfinished_copy
+from delayed_tracker.storage.maintenance.claiming import claim_tracker
+from delayed_tracker.storage.maintenance.copy_marker import MARKER, begin_copy, require_no_unfinished_copy
 from delayed_tracker.storage.maintenance.copying import copy_storage
 from delayed_tracker.storage.maintenance.opening import WholeStorage, opened_storage
 from delayed_tracker.storage.maintenance.tracker_copy import CopyCounts
@@ -382,3 +383,13 @@ async def test_a_storage_survives_a_journey(tmp_path):
             async with opened_storage("--from", url):
                 pass
     assert not (tmp_path / "none").exists()
+
+
+async def test_a_copy_that_ended_before_its_mark_is_written_can_be_begun_again():
+    """The claim of the mark is all that the target has: it is empty."""
+    async with in_memory() as target:
+        await claim_tracker(target.snapshots, None, MARKER, writer="killed", attempt=at_once)
+        copy = await begin_copy(target.snapshots, "memory", "sqlite:/source", at_once)
+        assert not copy.is_resumed
+        await add_bucket(target.snapshots, 1)
+        assert (await begin_copy(target.snapshots, "memory", "sqlite:/source", at_once)).is_resumed
