@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from delayed_tracker.core.core import TrackerCore
-from delayed_tracker.core.values.changes import Change, OfferedThrough
+from delayed_tracker.core.values.changes import Added, Change, OfferedThrough, Removed, Rescheduled
 from delayed_tracker.core.values.columns import BEFORE_ALL, Position
 from delayed_tracker.service.counters import EffectCounters
 from delayed_tracker.service.errors import TrackerKey
@@ -21,6 +21,8 @@ from delayed_tracker.storage.protocol import LogMark
 
 PAGE_BYTES: Final = 2**20
 """Size of a page: its changes are applied in one go, in a worker thread unless they are few."""
+ROWS_AT_ONCE: Final = 2**20
+"""Rows from which on the changes of a page are applied before more are decoded: a record of equal deadlines is tiny."""
 _SMALL_BYTES: Final = 4_096
 """Size of a page that is applied sooner than a worker thread answers."""
 
@@ -93,6 +95,7 @@ def _apply(core: TrackerCore, page: LogPage, claims_void_through: int) -> int:
     lost_count = sum(last - first + 1 for first, last in page.corrupt)
     numbers: list[int] = []
     changes: list[Change] = []
+    row_count = 0
     for each in page.records:
         try:
             change = decode_change(each.record)
@@ -102,6 +105,19 @@ def _apply(core: TrackerCore, page: LogPage, claims_void_through: int) -> int:
         if not isinstance(change, OfferedThrough) or each.number > claims_void_through:
             numbers.append(each.number)
             changes.append(change)
+            row_count += _rows_of(change)
+        if row_count >= ROWS_AT_ONCE:
+            core.replay(numbers, changes)
+            numbers, changes, row_count = [], [], 0
     if changes:
         core.replay(numbers, changes)
     return lost_count
+
+
+def _rows_of(change: Change) -> int:
+    match change:
+        case Added(indexes) | Rescheduled(indexes):
+            return len(indexes)
+        case Removed(positions):
+            return len(positions)
+    return 0
