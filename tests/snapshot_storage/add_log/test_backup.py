@@ -1,8 +1,11 @@
 """A backup is a storage as it was at one moment, and a restore makes owners and claims of later times void."""
 
 import contextlib
+import os
 import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -22,7 +25,7 @@ from delayed_tracker.storage.protocol import CatalogueEntry, LogMark
 from delayed_tracker.storage.sqlite.add_log import SqliteAddLog, log_path_of
 from delayed_tracker.storage.sqlite.backup import backup_storage
 from delayed_tracker.storage.sqlite.compact import compact_storage
-from delayed_tracker.storage.sqlite.restore import restore_storage
+from delayed_tracker.storage.sqlite.restore import EPOCH_STEP, restore_storage
 from delayed_tracker.storage.sqlite.storage import SqliteStorage
 from tests.snapshot_storage.add_log import log_files
 from tests.snapshot_storage.add_log.log_files import append, part, records_of
@@ -160,6 +163,31 @@ async def test_what_is_no_storage_is_not_copied(tmp_path):
     assert not list(tmp_path.glob("*copy*"))
 
 
+def ended_process() -> int:
+    """Return the id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+async def test_what_a_killed_backup_has_left_is_removed_by_the_next(tmp_path):
+    """Only what is old, and of a process that is gone: another backup may be under way."""
+    path, copy = tmp_path / "db", tmp_path / "copy"
+    async with both(path):
+        pass
+    gone = ended_process()
+    left = tmp_path / f".copy.{gone}"
+    kept = [tmp_path / f".copy.{os.getppid()}", tmp_path / ".copy.text", tmp_path / f".copys.{gone}"]
+    for name in (left, *kept):
+        name.write_bytes(b"half")
+        os.utime(name, (0, 0))
+    young = tmp_path / f".copy.add-log.{gone}"
+    young.write_bytes(b"half")
+    backup_storage(path, copy, force=False, progress=quiet)
+    assert not left.exists()
+    assert all(name.exists() for name in (*kept, young))
+
+
 # --- restoring ---
 
 
@@ -176,7 +204,8 @@ async def backed_up(tmp_path: Path) -> Path:
 
 
 async def test_a_restored_storage_has_new_epochs_and_no_claims(tmp_path):
-    """Content is that of the backup; both files have one epoch, above all of the backup, which no writer has."""
+    """Content is that of the backup; both files have one epoch, far above all of the backup, which no writer has."""
+    renewed = 4 + EPOCH_STEP
     copy, target = await backed_up(tmp_path), tmp_path / "restored"
     before = copy.read_bytes(), log_path_of(copy).read_bytes()
     restored = restore_storage(copy, target, force=False, progress=quiet)
@@ -184,14 +213,15 @@ async def test_a_restored_storage_has_new_epochs_and_no_claims(tmp_path):
     assert (copy.read_bytes(), log_path_of(copy).read_bytes()) == before
     async with both(target) as (storage, log):
         state = await storage.list("t", "c")
-        assert (state.epoch, state.entries, state.log_mark) == (5, (ENTRY,), LogMark(1))
-        assert await log.extents() == [LogExtent("t", "c", 5, 2, 2, 2), LogExtent("t", "other", 8, 1, 5, 1)]
-        for epoch in (4, 5):
+        assert (state.epoch, state.entries, state.log_mark) == (renewed, (ENTRY,), LogMark(1))
+        other = LogExtent("t", "other", 7 + EPOCH_STEP, 1, 5, 1)
+        assert await log.extents() == [LogExtent("t", "c", renewed, 2, 2, 2), other]
+        for epoch in (4, 5, 1_000, renewed):
             with pytest.raises(SnapshotConflict):
                 await storage.replace("t", "c", remove=[], add=[], epoch=epoch, writer="w")
             assert await log.append([part(3, b"3", epoch=epoch)], writer="w") == [("t", "c")]
-        await storage.replace("t", "c", remove=[], add=[], epoch=6, writer="w")
-        await append(log, part(3, b"3", epoch=6))
+        await storage.replace("t", "c", remove=[], add=[], epoch=renewed + 1, writer="w")
+        await append(log, part(3, b"3", epoch=renewed + 1))
         assert await records_of(log) == [b"1", b"2", b"3"]
 
 
@@ -206,7 +236,7 @@ async def test_an_existing_storage_is_replaced_only_when_asked(tmp_path):
         assert (tmp_path / "db-wal").stat().st_size > 0
         restore_storage(copy, target, force=True, progress=quiet)
         assert not (tmp_path / "db-wal").exists()
-    assert ask(target, "SELECT epoch FROM trackers") == [(5,)]
+    assert ask(target, "SELECT epoch FROM trackers") == [(4 + EPOCH_STEP,)]
     assert ask(target, "PRAGMA integrity_check") == [("ok",)]
     assert not list(tmp_path.glob(".db*"))
 
@@ -235,7 +265,7 @@ async def test_a_backup_of_an_older_format_is_brought_up_to_date(tmp_path):
     assert (restored.paths, restored.tracker_count) == ((target,), 2)
     assert (ask(copy, "PRAGMA user_version"), ask(target, "PRAGMA user_version")) == ([(4,)], [(6,)])
     async with sqlite_files.started(target) as storage:
-        assert (await storage.list("persistent://shop/orders/events", "billing")).epoch == 4
+        assert (await storage.list("persistent://shop/orders/events", "billing")).epoch == 3 + EPOCH_STEP
 
 
 async def test_a_wrong_or_damaged_backup_changes_nothing(tmp_path):
@@ -308,7 +338,7 @@ async def test_damage_that_sqlite_does_not_see_is_found(tmp_path, of_log, statem
     (found,) = restored.damage
     assert re.match(sentence, found)
     async with both(target) as (storage, _):
-        assert (await storage.list("t", "c")).epoch == 5
+        assert (await storage.list("t", "c")).epoch == 4 + EPOCH_STEP
 
 
 async def test_a_record_that_the_snapshots_contain_may_be_damaged(tmp_path):

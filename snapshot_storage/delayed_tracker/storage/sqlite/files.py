@@ -4,9 +4,11 @@ A copy is made under another name on the same file system and is on disk before 
 """
 
 import contextlib
+import glob
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -22,6 +24,8 @@ Progress = Callable[[int, int], None]
 """Called with the bytes that are done and the bytes of all."""
 
 _PAGES_AT_ONCE: Final = 1_000
+_ABANDONED_S: Final = 3_600
+"""Age of a draft that no process of this machine writes; one of a container's may have any process id."""
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 """Files that SQLite keeps beside a database; they belong to its content, or are void without it."""
 
@@ -66,6 +70,8 @@ def _content_bytes(connection: sqlite3.Connection) -> int:
 def drafts_of(paths: Sequence[Path]) -> Iterator[list[Path]]:
     """Yield a name beside each path for its new content; what is left of the drafts at the end of the block is removed."""
     drafts = [path.with_name(f".{path.name}.{os.getpid()}") for path in paths]
+    for path in paths:
+        _remove_abandoned(path)
     try:
         yield drafts
     finally:
@@ -97,6 +103,25 @@ def publish(drafts: Sequence[Path], path: Path) -> None:
 def _remove(path: Path) -> None:
     for name in (path, *(path.with_name(f"{path.name}{suffix}") for suffix in _BESIDE)):
         name.unlink(missing_ok=True)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the drafts beside a path that killed processes have left: each is as large as the storage."""
+    oldest_s = time.time() - _ABANDONED_S
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        pid = draft.name.rpartition(".")[2]
+        if pid.isdecimal() and draft.stat().st_mtime < oldest_s and not _is_running(int(pid)):
+            _remove(draft)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def copy_access(source: Path, draft: Path, place: Path) -> None:

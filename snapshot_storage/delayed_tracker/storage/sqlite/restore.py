@@ -21,6 +21,8 @@ from delayed_tracker.storage.sqlite.soundness import damage_in
 from delayed_tracker.storage.sqlite.threads import ensure_directory, storage_errors, transaction
 
 _CLAIMS: Final = ("offered_ledger_id", "offered_entry_id", "stored_ledger_id", "stored_entry_id")
+EPOCH_STEP: Final = 1 << 20
+"""Distance of the new epochs: above those that owners had after the backup, each of which took one or two."""
 _WRITER: Final = "restore"
 """Writer of the new epochs: no process may write under them."""
 
@@ -151,7 +153,7 @@ def _renew(backup: Path, drafts: list[Path]) -> tuple[int, tuple[str, ...]]:
                 connection.execute(statement)
                 connection.executemany(
                     "UPDATE trackers SET epoch = ?, writer = ? WHERE topic = ? AND cursor = ?",
-                    [(epoch + 1, _WRITER, *key) for key, epoch in epochs.items()],
+                    [(epoch + EPOCH_STEP, _WRITER, *key) for key, epoch in epochs.items()],
                 )
     return len(epochs), damage
 
