@@ -448,12 +448,15 @@ async def test_no_snapshot_is_left_while_the_add_log_fails(clock, storage, error
     async def fail(*_args, **_kwargs):
         if log.error is None:
             log.error = error
-            host.add(epoch, indexes(clock.now_ms(), (3, 0, FAR_MS)))
+            host.add(epoch, indexes(clock.now_ms(), (1, 9, FAR_MS)))  # else nothing waits for the log
 
     storage.after["create_bucket_snapshot"] = fail
+    host.add(epoch, bucketful(clock.now_ms(), 1, delay_ms=FAR_MS))
     if fails == "before":
-        log.error = error
-    _seal_one(host, epoch, clock)
+        await fail()
+        with pytest.raises(StorageUnavailable):
+            await host.until_durable()
+    host.seal_open_buckets()
     await elapse(clock, 120_000)
     assert host.counters.snapshots_failed > 3
     assert storage.calls.count("create_bucket_snapshot") == (fails == "meanwhile")

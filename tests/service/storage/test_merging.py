@@ -63,6 +63,10 @@ class Reported:
             tracked.update(source.live)
         return tracked
 
+    @property
+    def log_fails(self):
+        return self.log_error is not None
+
     async def until_logged(self):
         if self.log_error is not None:
             raise self.log_error

@@ -41,6 +41,11 @@ class DurableChanges:
         return self._log.is_written
 
     @property
+    def log_fails(self) -> bool:
+        """True if the last commit of the log failed."""
+        return self._writer.failure is not None
+
+    @property
     def log_bytes(self) -> int:
         """Bytes of the records that are not cut."""
         return self._log.log_bytes

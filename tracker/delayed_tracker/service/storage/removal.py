@@ -72,7 +72,11 @@ class TrackerRemoval:
         is_last = epoch is None or epoch == state.epoch
         own_epoch = state.epoch + is_last
         is_begun = begun.get(self._key) == (epoch, state.epoch)
-        if not is_last and not is_begun and not (epoch == state.epoch - 1 and await self._is_forgotten()):
+        if (
+            epoch is not None
+            and not (is_last or is_begun)
+            and not (epoch == state.epoch - 1 and await self._is_forgotten())
+        ):
             raise self._stored.fenced(epoch, state)
         if state.epoch and (is_last or is_begun):
             if is_last:

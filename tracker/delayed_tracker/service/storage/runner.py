@@ -237,14 +237,15 @@ class EffectRunner:
         self.writer.failed(SNAPSHOT_LOST, error, retried=False, bucket_id=bucket_id)
 
     async def _is_writable(self, epoch: int) -> bool:
-        """Wait until the catalogue may be written: while it may not, a snapshot would be stored in vain at each attempt.
+        """Wait, if the add log fails, until the catalogue may be written: else each attempt would store a snapshot in vain.
 
         Returns: False if the tracker is not this process's any more.
         Raises:
             StorageError: try again later.
         """
         try:
-            await self.writer.until_writable()
+            if self._results.log_fails:
+                await self.writer.until_writable()
         except SnapshotConflict as error:
             self.writer.fenced(epoch, error)
             return False

@@ -38,6 +38,11 @@ class EffectResults(Claim, Protocol):
         """Return a copy of the positions that the sources of a merge track now; fewer than when it was asked for."""
         ...
 
+    @property
+    def log_fails(self) -> bool:
+        """True if the last commit to the add log failed."""
+        ...
+
     async def until_logged(self) -> None:
         """Return when every change made until now is in the add log. Raises StorageError."""
         ...

@@ -476,6 +476,11 @@ class TrackerGate:
             return None
         return stored
 
+    @property
+    def log_fails(self) -> bool:
+        """True if the last commit to the add log failed."""
+        return self.log is not None and self.log.log_fails
+
     async def until_logged(self) -> None:
         """Return when every change is durable; at once if there is no add log."""
         if self.log is not None:
