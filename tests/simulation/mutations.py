@@ -149,8 +149,8 @@ MUTATIONS = (
     Mutation(
         "let the catalogue forget what the log does not have yet",
         f"{SERVICE}/storage/snapshot_writer.py",
-        "        await self._results.until_logged()\n        await super().replace(",
-        "        await super().replace(",
+        "        await self._results.until_logged()\n\n    def default_mark(",
+        "        return\n\n    def default_mark(",
     ),
     Mutation(
         "record consumed positions that the log does not have yet",
@@ -289,8 +289,8 @@ MUTATIONS = (
     Mutation(
         "record what snapshots cover at checkpoints alone",
         f"{SERVICE}/storage/snapshot_writer.py",
-        "        mark = mark or self.stored_through()\n",
-        "",
+        "        return self.stored_through()\n",
+        "        return None\n",
         world="log-apart",
     ),
     Mutation(

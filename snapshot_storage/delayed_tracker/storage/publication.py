@@ -134,6 +134,7 @@ class Publication:
                 could be written yet, and the new snapshots are deleted.
         """
         ids = [entry.bucket_id for entry in entries]
+        mark = mark or self.default_mark()
         try:
             await self.until_writable()
         except StorageError as error:
@@ -182,6 +183,10 @@ class Publication:
             return
         await self.delete(bucket_ids)
 
+    def default_mark(self) -> Mark | None:
+        """Return what a write records of the add log if its caller gives nothing; a subclass may know more."""
+        return None
+
     async def until_writable(self) -> None:
         """Return when the catalogue may be written; a subclass may wait. Raises StorageError: nothing was written."""
 
@@ -192,6 +197,7 @@ class Publication:
 
         A repetition is harmless: the buckets to add are removed first.
         """
+        mark = mark or self.default_mark()
         await self.until_writable()
         await self._write(remove=remove, add=add, epoch=epoch, mark=mark)
 

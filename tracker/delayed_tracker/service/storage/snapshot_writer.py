@@ -21,7 +21,7 @@ from delayed_tracker.service.storage.consumed_positions import consumed_entries
 from delayed_tracker.service.storage.cursor_fall import fallen_entries
 from delayed_tracker.service.telemetry.storage_log import CHECKPOINT_FAILED, FENCED
 from delayed_tracker.storage.errors import SnapshotConflict, StorageError
-from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, Mark, StoredThrough
+from delayed_tracker.storage.protocol import CatalogueEntry, CatalogueState, LogMark, StoredThrough
 from delayed_tracker.storage.publication import Claim, Publication, catalogue_entry
 
 Answer = TypeVar("Answer")
@@ -148,27 +148,9 @@ class SnapshotWriter(Publication):
         """
         await self._results.until_logged()
 
-    async def publish(
-        self,
-        entries: Sequence[CatalogueEntry],
-        *,
-        remove: Sequence[int] = (),
-        replaced: Sequence[CatalogueEntry] = (),
-        epoch: int,
-        mark: Mark | None = None,
-        replaced_mark: LogMark | None = None,
-    ) -> None:
-        """Publish as the base class does, and record how far the dispatcher's claim is covered by snapshots."""
-        mark = mark or self.stored_through()
-        await super().publish(
-            entries, remove=remove, replaced=replaced, epoch=epoch, mark=mark, replaced_mark=replaced_mark
-        )
-
-    async def replace(
-        self, *, remove: Sequence[int], add: Sequence[CatalogueEntry], epoch: int, mark: Mark | None = None
-    ) -> None:
-        """Write to the catalogue, and record how far the dispatcher's claim is covered by snapshots."""
-        await super().replace(remove=remove, add=add, epoch=epoch, mark=mark or self.stored_through())
+    def default_mark(self) -> StoredThrough | None:
+        """Return how far the dispatcher's claim is covered by snapshots: every write records it."""
+        return self.stored_through()
 
     def stored_through(self, storing_id: int | None = None) -> StoredThrough | None:
         """Return what a commit records of the claim that its snapshots cover; None if there is no add log.
@@ -272,7 +254,7 @@ class SnapshotWriter(Publication):
                 await self.complete_undo(epoch)
                 consumption = look()
                 gone, mark = consumption.gone, consumption.mark
-                await self.until_writable()
+                await self._results.until_logged()
                 # A catalogue of thousands of buckets has megabytes of summaries. Most checkpoints while messages are
                 # added record only how far the log may be cut.
                 moved: list[CatalogueEntry] = []
