@@ -62,7 +62,7 @@ async def test_every_read_has_its_own_time():
 
 
 async def test_a_late_request_is_read_without_a_seat_and_too_many_late_ones_are_refused():
-    """What may arrive without a seat is bounded: beside as many late requests as may be, another one is cut short."""
+    """Requests that arrive without a seat are bounded: beside as many late requests as may be, another one is cut short."""
     deadlines, room = deadlines_of(LONG_MS, seat_seconds=0.01, seatless_max=2), budget()
     late = [never() for _ in range(2)]
     reads = [asyncio.ensure_future(deadlines.within(each, await room.seat("add"))) for each in late]

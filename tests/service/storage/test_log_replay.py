@@ -1,4 +1,4 @@
-"""What a recovery has in memory while it applies the add log."""
+"""Memory of a recovery while it applies the add log."""
 
 from dataclasses import replace
 

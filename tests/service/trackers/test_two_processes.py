@@ -154,7 +154,7 @@ class _OneInstancesLog(_SharedStorage):
 
 
 async def test_a_full_log_takes_no_tracker_from_another_process(storage, clock):
-    """What a process counts of a tracker that it has lost is forgotten when it makes room; the new owner goes on."""
+    """Bytes that a process counts for a tracker that it has lost are forgotten when it makes room; the new owner goes on."""
     log = MemoryAddLog()
     await log.start()
     here_log = _OneInstancesLog(log)

@@ -28,7 +28,7 @@ PENDING = {
     (ledger, entry): NOW_MS + 10**9 + ledger * entry for ledger, length in LENGTHS.items() for entry in range(length)
 }
 ADDED = {(1, 2): NOW_MS + 10**9, (9, 9): NOW_MS + 10**10}
-"""Of an acknowledged message, and of one above all ledgers."""
+"""Positions of an acknowledged message, and of one above all ledgers."""
 BEHIND = {place: at_ms for place, at_ms in PENDING.items() if place > (1, 3)}
 
 

@@ -169,7 +169,7 @@ def test_a_damaged_entry_id_hides_no_replica(tmp_path: Path, others: tuple[int, 
 
 
 def test_a_ledger_that_claims_every_entry_takes_little_memory(tmp_path: Path):
-    """What a ledger lacks is found from what it has, whatever its metadata claim."""
+    """Missing entries are found from those that are there, whatever the metadata claim."""
     (tmp_path / "0.log").write_bytes(entry_log(ledger_records(3, PAYLOADS[3][:2])))
     values = {topic_path(): topic_value({3: 2**32}), ledger_path(3): ledger_value(last_entry_id=2**32 - 1)}
     url = f"bookkeeper+file:{tmp_path}?metadata={write_dump(tmp_path / 'dump.jsonl', values)}"

@@ -75,7 +75,7 @@ def test_differences_are_those_of_dictionaries(of_subscribers):
 
 
 def test_what_is_due_is_left_out_on_both_sides():
-    """What is due when the index is read is neither missing nor extra: it is being delivered."""
+    """Positions that are due when the index is read are neither missing nor extra: they are being delivered."""
     some = numbered([(CUTOFF_MS, 1, 0), (CUTOFF_MS + 1, 1, 1)])
     one = compare(numbered([]), some, rules(None))
     assert (found_of(one, Finding.FOUND), found_of(one, Finding.EXTRA)) == ([(1, 1)], [(1, 1)])
