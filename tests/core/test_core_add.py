@@ -37,7 +37,10 @@ def test_the_first_of_a_repeated_position_wins():
 
 @pytest.mark.parametrize("tracked_before", [False, True])
 def test_a_repeat_has_the_outcome_of_a_first_row_that_is_not_tracked(tracked_before):
-    """The rows may be two callers'. If the second were told that its position is tracked, and the first is gone, nobody would send it."""
+    """The rows may be two callers'.
+
+    If the second were told that its position is tracked, and the first is gone, nobody would send it.
+    """
     shell = Shell.with_limits(replace(STRICT, max_delay_ms=LATER_MS))
     if tracked_before:
         shell.add((LATER_MS, 1, 0))

@@ -130,7 +130,7 @@ def test_polls_refused_together_are_asked_for_apart():
 @pytest.mark.parametrize("fault", [None, Unavailable("away"), OSError("vault")], ids=repr)
 @pytest.mark.parametrize(("terms", "given_back", "kept"), [(LEASE, [0, 1, 2], None), (HAND_OFF, [], [0, 1, 2])])
 def test_what_came_for_a_poll_given_up_is_not_lost(terms, given_back, kept, fault, end):
-    """After an interrupt, or when a signal handler exits, leased positions are given back, and handed-off positions go to the next poll.
+    """After an interrupt or an exit, leased positions are given back, and handed-off positions go to the next poll.
 
     Whatever becomes of the call that gives back, the program gets its interrupt.
     """

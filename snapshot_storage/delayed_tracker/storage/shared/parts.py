@@ -2,7 +2,8 @@
 
 Summaries and consumed positions of a bucket may take 100 KB, a document 256. Values from 512 bytes on, and smaller ones
 once the rows are large, are therefore in blobs. A part that no row needs any more is dropped; parts of which less than
-half is needed, and the smallest ones if there are too many, are written anew. A part ends at a size that every store returns at once.
+half is needed, and the smallest ones if there are too many, are written anew. A part ends at a size that every store returns
+at once.
 """
 
 from collections.abc import Iterable, Mapping

@@ -79,7 +79,8 @@ def rebuild_command(
     """Rebuild the index of all subscriptions of all topics from their ledgers, and replace the existing index.
 
     The settings of buckets must be the service's: give the same --config. To continue a job that was killed, run the
-    same command again within 7 days: it uses the staged work, and the time of that job as --now. No snapshot of a subscription is visible before all are complete.
+    same command again within 7 days: it uses the staged work, and the time of that job as --now. No snapshot of a
+    subscription is visible before all are complete.
 
     Example: spark-rebuild rebuild --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --staging /shared/staging --commit sqlite:data/tracker.db

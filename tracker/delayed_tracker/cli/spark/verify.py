@@ -63,9 +63,9 @@ def verify_command(
     """Compare the index in use with the ledgers: list positions that are missing, extra, or have another deadline.
 
     Messages that are due when the index was read, or at --now, are left out. Messages that are too recent to fill a
-    bucket are counted, but not reported as missing; nor are those extra that are above what was read of the ledgers. The exit status is 1 if there is any difference, or if any entry could not be read. Otherwise
-    it is 6 if trackers with messages to deliver later are not open on the service: these are listed, and the others are
-    compared.
+    bucket are counted, but not reported as missing; nor are those extra that are above what was read of the ledgers. The
+    exit status is 1 if there is any difference, or if any entry could not be read. Otherwise it is 6 if trackers with
+    messages to deliver later are not open on the service: these are listed, and the others are compared.
 
     Example: spark-rebuild verify --source 'bookkeeper+file:ledgers/current?metadata=metadata.jsonl'
     --against sqlite:data/tracker.db

@@ -1,9 +1,9 @@
 """Bounds the connections of the HTTP port, and the time that each may wait for its client.
 
 A connection waits for its client during a TLS handshake, while it has no whole request, and while the client does not read
-the answer. A connection that waits too long is closed. What works on a request ends when its client leaves. At the bound, the connection that has waited longest is closed for the next
-one, so that a health probe is answered however many silent connections there are. A request that is being answered is
-not cut off for it.
+the answer. A connection that waits too long is closed. What works on a request ends when its client leaves. At the bound,
+the connection that has waited longest is closed for the next one, so that a health probe is answered however many silent
+connections there are. A request that is being answered is not cut off for it.
 """
 
 import asyncio

@@ -32,7 +32,10 @@ async def read_records(
 
 
 def records_of(part: Part, items: Sequence[Item]) -> Iterator[LoggedRecord]:
-    """Yield the records of a part from the items that its tracker has in its entries: whole ones, or the one that is in pieces, if all of them are there."""
+    """Yield the records of a part from the items that its tracker has in its entries.
+
+    A record in pieces is left out unless all of them are there.
+    """
     pieces: list[bytes] = []
     for item in items:
         if isinstance(item, Records) and item.first_number == part.first_number:
