@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,28 @@ def test_the_clock_and_the_number_of_messages_reach_the_entry(tmp_path):
         GroupCommit(writer, lambda: 77).append(b"a", num_messages=5)
     frame = broker_metadata_of(stored(tmp_path)[0][1])
     assert (frame.broker_timestamp, frame.index) == (77, 4)
+
+
+def test_entries_of_a_full_ledger_are_stored_although_the_sync_behind_them_fails(tmp_path):
+    """Who appended them need not append them again."""
+    disk = FailingDisk()
+    with open_writer(tmp_path, TOPIC, now_ms=1, disk=disk, limits=RolloverLimits(entries_max=2)) as writer:
+        group = GroupCommit(writer, lambda: 7)
+        waiting = [group.submit(b"%d" % number) for number in range(3)]
+        syncs: list[Path] = []
+
+        def second_of_new_ledger(step: str, path: Path) -> bool:
+            """Return True for the sync of its entries; the first one is that of its header."""
+            syncs.extend([path] if (step, path.name) == ("sync", "1.log") else [])
+            return len(syncs) == 2
+
+        disk.refuses = second_of_new_ledger
+        group.commit()
+        assert [position.result() for position in waiting[:2]] == [Position(0, 0), Position(0, 1)]
+        with pytest.raises(AppendFailed):
+            waiting[2].result()
+        disk.refuses = lambda _step, _path: False
+    assert [payload for _, payload in stored(tmp_path)] == [b"0", b"1"]
 
 
 def test_an_error_reaches_those_whom_it_concerns(tmp_path):

@@ -64,15 +64,18 @@ class GroupCommit:
                 self._store(batch)
 
     def _store(self, batch: list[_Pending]) -> None:
+        positions: list[Position] = []
         try:
-            positions = self._writer.append_many(
+            positions += self._writer.append_many(
                 [pending.payload for pending in batch],
                 num_messages=[pending.num_messages for pending in batch],
                 now_ms=self._now_ms(),
             )
             self._writer.flush()
         except AppendFailed as error:
-            stored = list(error.stored)
+            # Appends that filled a ledger are durable even if the flush behind them fails.
+            durable = error.durable
+            stored = list(error.stored) or [one for one in positions if durable is not None and one <= durable]
             for pending, position in zip(batch, stored, strict=False):
                 pending.position.set_result(position)
             for pending in batch[len(stored) :]:
