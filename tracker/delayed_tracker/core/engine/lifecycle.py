@@ -26,9 +26,9 @@ from delayed_tracker.core.values.position_bitmap import PositionBitmap
 from delayed_tracker.core.values.verb_results import BucketState
 
 _DOUBLINGS_MAX: Final = 8
+"""Times that a pause before another attempt is doubled: 1 s becomes four minutes."""
 _STORE_DOUBLINGS_MAX: Final = 3
 """Fewer, because a storage that works again should soon have what is only in memory."""
-"""Times that a pause before another attempt is doubled: 1 s becomes four minutes."""
 
 
 class BucketLifecycle:
