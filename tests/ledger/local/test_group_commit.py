@@ -76,7 +76,7 @@ def test_the_clock_and_the_number_of_messages_reach_the_entry(tmp_path):
 
 
 def test_entries_of_a_full_ledger_are_stored_although_the_sync_behind_them_fails(tmp_path):
-    """Who appended them need not append them again."""
+    """Their appenders need not append them again."""
     disk = FailingDisk()
     with open_writer(tmp_path, TOPIC, now_ms=1, disk=disk, limits=RolloverLimits(entries_max=2)) as writer:
         group = GroupCommit(writer, lambda: 7)
