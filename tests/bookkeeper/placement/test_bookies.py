@@ -95,9 +95,6 @@ async def test_a_bookie_that_failed_is_avoided_for_its_time(other, root):
     assert "a:1" not in {name for _ in range(20) for name in await bookies.choose(3)}
     assert "a:1" in await bookies.choose(4)
     assert "a:1" in await bookies.choose(3, exclude=["b:1"])
-    assert sorted(await bookies.choose(3, even_quarantined=False)) == ["b:1", "c:1", "d:1"]
-    with pytest.raises(NotEnoughBookies, match="has 2 of 3 that are needed, besides b:1"):
-        await bookies.choose(3, exclude=["b:1"], even_quarantined=False)
 
     forgiving = Bookies(other, root, ClientSettings(quarantine_ms=0))
     forgiving.quarantine("a:1")

@@ -24,7 +24,7 @@ class Spares:
         self.passing = asyncio.Event()
         self.passing.set()
 
-    async def change(self, first_entry_id, ensemble, failed, *, is_lost):
+    async def change(self, first_entry_id, ensemble, failed, *, avoid):
         self.changes.append((first_entry_id, ensemble, failed))
         self.begun.set()
         await self.passing.wait()

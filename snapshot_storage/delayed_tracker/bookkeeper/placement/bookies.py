@@ -71,7 +71,7 @@ class Bookies:
         """
         return await self._read_only.names()
 
-    async def choose(self, count: int, exclude: Collection[str] = (), *, even_quarantined: bool = True) -> list[str]:
+    async def choose(self, count: int, exclude: Collection[str] = ()) -> list[str]:
         """Return the ids of bookies for new entries, at random: racks and regions are not considered.
 
         Bookies that failed a short time ago are chosen only if there are too few others.
@@ -79,14 +79,11 @@ class Bookies:
         Args:
             count: bookies to return, from 0.
             exclude: bookies that the ensemble has already.
-            even_quarantined: False to choose none that failed a short time ago, either.
         Raises:
             NotEnoughBookies: there are fewer.
             ZooKeeperUnavailable: the list changed, and ZooKeeper does not answer.
         """
         fit = await self.writable() - frozenset(exclude)
-        if not even_quarantined:
-            fit -= self.quarantined()
         avoided = fit & self.quarantined()
         chosen = self._sample(fit - avoided, count)
         chosen += self._sample(avoided, count - len(chosen))

@@ -20,7 +20,7 @@ class HeldSegments:
         self._bookies = bookies
 
     async def change(
-        self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int], *, is_lost: bool
+        self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int], *, avoid: frozenset[str]
     ) -> tuple[str, ...]:
         """Return an ensemble with other bookies in the place of those that failed, as ``PublishedSegments`` does.
 
@@ -30,7 +30,7 @@ class HeldSegments:
         """
         for index in failed:
             self._bookies.quarantine(ensemble[index])
-        others = await self._bookies.choose(len(failed), exclude=ensemble, even_quarantined=is_lost)
+        others = await self._bookies.choose(len(failed), exclude={*ensemble, *avoid})
         chosen = dict(zip(sorted(failed), others, strict=True))
         made = tuple(chosen.get(index, bookie) for index, bookie in enumerate(ensemble))
         self.segments[first_entry_id] = made

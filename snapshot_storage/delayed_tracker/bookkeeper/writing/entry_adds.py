@@ -37,7 +37,7 @@ class ChangesEnsembles(Protocol):
     """Replaces bookies of a ledger that is written."""
 
     async def change(
-        self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int], *, is_lost: bool
+        self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int], *, avoid: frozenset[str]
     ) -> tuple[str, ...]:
         """Return the ensemble of the entries from ``first_entry_id`` on, once it is in force.
 
@@ -45,7 +45,7 @@ class ChangesEnsembles(Protocol):
             first_entry_id: the oldest add that is not answered.
             ensemble: in force so far.
             failed: indexes of the bookies to be replaced.
-            is_lost: True if adds cannot be answered without others: then also those that failed a short time ago.
+            avoid: bookies that are not chosen.
         Raises:
             NotEnoughBookies: the ensemble stays, because there are no other bookies.
             BookKeeperError: nothing can be added to the ledger any more.
@@ -321,11 +321,15 @@ class EntryAdds:
     async def _replace(self) -> None:
         pending = self._pending
         try:
+            failed = [pending.ensemble[index] for index in pending.to_replace()]
             if pending.is_lost():
-                failed = [pending.ensemble[index] for index in pending.to_replace()]
                 await self._relapses.pause(self._ledger_id, pending.first_entry_id, failed)
+            else:
+                self._relapses.note(failed)
+            # Without need, a bookie that failed is not exchanged for one that has failed this ledger as well.
+            avoid = frozenset[str]() if pending.is_lost() else self._relapses.recent
             ensemble = await self._segments.change(
-                pending.first_entry_id, pending.ensemble, pending.to_replace(), is_lost=pending.is_lost()
+                pending.first_entry_id, pending.ensemble, pending.to_replace(), avoid=avoid
             )
         except NotEnoughBookies:
             if pending.is_lost():

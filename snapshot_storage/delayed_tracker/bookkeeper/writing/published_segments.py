@@ -29,12 +29,11 @@ class PublishedSegments:
         self._bookies = bookies
 
     async def change(
-        self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int], *, is_lost: bool
+        self, first_entry_id: int, ensemble: tuple[str, ...], failed: frozenset[int], *, avoid: frozenset[str]
     ) -> tuple[str, ...]:
         """Publish a segment with other bookies in the place of those that failed, and return its ensemble.
 
-        If there are too few others, some of the failed ones stay in it. Bookies that failed a short time ago take their
-        places only if adds are lost without them.
+        If there are too few others, some of the failed ones stay in it.
 
         Raises:
             LedgerFenced: another client recovers or has closed the ledger.
@@ -59,7 +58,7 @@ class PublishedSegments:
                 # Who re-replicates entries has replaced the bookies.
                 return found
             try:
-                replacements = await self._choose(len(still), {*ensemble, *found}, is_lost=is_lost)
+                replacements = await self._choose(len(still), exclude={*ensemble, *found, *avoid})
             except NotEnoughBookies:
                 if found == ensemble:
                     raise
@@ -78,12 +77,12 @@ class PublishedSegments:
                 break
         return self.current.metadata.segments[-1][1]
 
-    async def _choose(self, count: int, exclude: set[str], *, is_lost: bool) -> list[str]:
+    async def _choose(self, count: int, exclude: set[str]) -> list[str]:
         """Return as many bookies, or fewer, but one at least."""
         for fewer in range(count, 1, -1):
             with contextlib.suppress(NotEnoughBookies):
-                return await self._bookies.choose(fewer, exclude, even_quarantined=is_lost)
-        return await self._bookies.choose(1, exclude, even_quarantined=is_lost)
+                return await self._bookies.choose(fewer, exclude)
+        return await self._bookies.choose(1, exclude)
 
     async def reread(self) -> Versioned:
         """Return the metadata after another client changed them.

@@ -28,6 +28,17 @@ class Relapses:
         self._first_entry_id = -1
         self._since = 0.0
 
+    @property
+    def recent(self) -> frozenset[str]:
+        """Ids of the bookies that have failed this ledger within ``quarantine_ms``."""
+        now = asyncio.get_running_loop().time()
+        self._failed = {bookie: at for bookie, at in self._failed.items() if now - at < self._recent_s}
+        return frozenset(self._failed)
+
+    def note(self, failed: Collection[str]) -> None:
+        """Note that bookies have failed."""
+        self._failed.update(dict.fromkeys(failed, asyncio.get_running_loop().time()))
+
     async def pause(self, ledger_id: int, first_entry_id: int, failed: Collection[str]) -> None:
         """Wait if one of the bookies has failed before, before it is replaced; return at once if it is new.
 
@@ -39,9 +50,8 @@ class Relapses:
             NotEnoughBookies: they keep failing, and no add was answered for the time of an add.
         """
         now = asyncio.get_running_loop().time()
-        self._failed = {bookie: at for bookie, at in self._failed.items() if now - at < self._recent_s}
-        again = sorted(self._failed.keys() & failed)
-        self._failed.update(dict.fromkeys(failed, now))
+        again = sorted(self.recent.intersection(failed))
+        self.note(failed)
         if self._first_entry_id != first_entry_id:
             self._first_entry_id, self._since = first_entry_id, now
         if not again:
