@@ -154,19 +154,18 @@ class Calls:
             )
             self._methods[call.method] = performer
         clock = asyncio.get_running_loop().time
-        request = call.request
         left_s = timeout_s = call.timeout_s or self.settings.call_timeout_s
         ends_s = clock() + timeout_s
         metadata = self._tokens.metadata()
         renewed = False
         while True:
             try:
-                return await performer(request, timeout=left_s, metadata=metadata)
+                return await performer(call.request_after(timeout_s - left_s), timeout=left_s, metadata=metadata)
             except grpc.aio.AioRpcError as error:
                 failure = self.failure(error)
                 newer = None if renewed else self._tokens.after_refusal(failure, metadata)
                 if newer is not None and (left_s := ends_s - clock()) > 0:
-                    metadata, renewed, request = newer, True, call.repeated(timeout_s - left_s)
+                    metadata, renewed = newer, True
                     continue
                 chance = random.random()  # noqa: S311  # jitter, not a secret
                 pause_s = pause_before_retry_s(failure, left_s=ends_s - clock(), chance=chance)
@@ -178,7 +177,6 @@ class Calls:
             await asyncio.sleep(pause_s)
             self.require_open()
             left_s = ends_s - clock()
-            request = call.repeated(timeout_s - left_s)
 
     def require_open(self) -> None:
         """Refuse a call that cannot be made.

@@ -170,19 +170,18 @@ class Calls:
                 response_deserializer=call.answer.FromString,
             )
             self._methods[call.method] = performer
-        request = call.request
         left_s = timeout_s = call.timeout_s or self.settings.call_timeout_s
         ends_s = time.monotonic() + timeout_s
         metadata = self._tokens.metadata()
         renewed = False
         while True:
             try:
-                return performer(request, timeout=left_s, metadata=metadata)
+                return performer(call.request_after(timeout_s - left_s), timeout=left_s, metadata=metadata)
             except grpc.RpcError as error:
                 failure = self.failure(error)
                 newer = None if renewed else self._tokens.after_refusal(failure, metadata)
                 if newer is not None and (left_s := ends_s - time.monotonic()) > 0:
-                    metadata, renewed, request = newer, True, call.repeated(timeout_s - left_s)
+                    metadata, renewed = newer, True
                     continue
                 chance = random.random()  # noqa: S311  # jitter, not a secret
                 pause_s = pause_before_retry_s(failure, left_s=ends_s - time.monotonic(), chance=chance)
@@ -191,7 +190,6 @@ class Calls:
             self._closing.wait(pause_s)
             self.require_open()
             left_s = ends_s - time.monotonic()
-            request = call.repeated(timeout_s - left_s)
 
     def require_open(self) -> None:
         """Refuse a call that cannot be made.

@@ -31,9 +31,9 @@ class Call(NamedTuple):
     wait_ms: int = 0
     """Time for which the service may wait before it answers, as the request says; it is part of the time limit."""
 
-    def repeated(self, passed_s: float) -> Message | bytes:
-        """Return the request for a repetition so many seconds after the first: the service waits that much less."""
-        if not self.wait_ms:
+    def request_after(self, passed_s: float) -> Message | bytes:
+        """Return the request for an attempt so many seconds after the first one: the service waits that much less."""
+        if not self.wait_ms or not passed_s:
             return self.request
         request: Any = copy.deepcopy(self.request)
         request.wait_ms = max(0, self.wait_ms - int(passed_s * 1_000))

@@ -105,7 +105,8 @@ def pending_indexes(
         SubscriptionNotFound: the topic has no such subscription.
         MetadataInvalid: metadata of the topic, the cursor or a ledger is damaged.
         EntriesUnreadable: entries are missing or damaged and the policy is to fail.
-    Cost: O(bytes read) time, and O(n log n) in markers and delayed entries; memory for one piece of a ledger and the delayed entries.
+    Cost: O(bytes read) time, and O(n log n) in markers and delayed entries; memory for one piece of a ledger and the
+        delayed entries.
     """
     spans = reader.topic_spans(topic)
     bad: list[BadEntry] = []

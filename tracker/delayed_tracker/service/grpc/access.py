@@ -61,8 +61,7 @@ class CallCheck:
         """
         if self.caller is None:
             return
-        if self.caller.guard.keys_version != self._keys_version:
-            self._authenticate_again(self.caller.guard)
+        self._require_keys(self.caller.guard)
         if self._usage is not None:
             self._usage.spend(indexes=_row_count(request), size=size)
         if self._of.action is not None:
@@ -70,10 +69,12 @@ class CallCheck:
         if self._usage is not None and self._of.name in _ADDING_CALLS:
             self._usage.add(_row_count(request))
 
-    def _authenticate_again(self, guard: Guard) -> None:
+    def _require_keys(self, guard: Guard) -> None:
+        """Authenticate the caller again if other keys verify tokens since the last time."""
         keys_version = guard.keys_version
-        guard.principal_of(self._given)
-        self._keys_version = keys_version
+        if keys_version != self._keys_version:
+            guard.principal_of(self._given)
+            self._keys_version = keys_version
 
     def _require_action(self, caller: Caller, action: Action, request: object) -> None:
         head: Any = request.head if isinstance(request, Columned) else request
@@ -106,8 +107,7 @@ class CallCheck:
         """Raise Unauthenticated if the caller's credential, or its key, has ended; between the parts of an answer."""
         if self.caller is None:
             return
-        if self.caller.guard.keys_version != self._keys_version:
-            self._authenticate_again(self.caller.guard)
+        self._require_keys(self.caller.guard)
         if self.caller.guard.remaining_seconds(self.caller.principal) == 0:
             raise Unauthenticated(_TOO_LATE, principal=self.caller.principal.role)
 
